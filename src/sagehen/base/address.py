@@ -1,4 +1,4 @@
-"""The URL that a server is reached on."""
+"""The URLs of a server."""
 
 import ipaddress
 import socket
@@ -14,14 +14,14 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def public_url(settings: "Settings") -> str:
-    """Where links in messages lead: as the settings say, else to where clients find the server."""
+    """Returns the base of links in messages."""
     return (settings.public_url or client_url(settings.host, settings.port)).rstrip("/")
 
 
 def client_url(host: str, port: int) -> str:
-    """The address for clients of a server that listens on `host`.
+    """Returns the URL for local clients of a server that listens on `host`.
 
-    Always an IP address: with a name, the AWS SDKs put an S3 bucket's name before it.
+    Always an IP address: AWS SDKs prefix a host name with the bucket's name.
     """
     address = _address_of(host)
     if address.is_unspecified:
@@ -30,10 +30,7 @@ def client_url(host: str, port: int) -> str:
 
 
 def reachable_urls(host: str, port: int) -> list[str]:
-    """The addresses for clients on other machines of a server that listens on `host`.
-
-    None where it listens on a loopback address.
-    """
+    """Returns the URLs for other machines; empty for a loopback address."""
     address = _address_of(host)
     if not address.is_unspecified:
         return [] if address.is_loopback else [_url(address, port)]
@@ -42,8 +39,8 @@ def reachable_urls(host: str, port: int) -> list[str]:
 
 
 def _own_addresses() -> Iterator[_Address]:
-    """Of this machine, as others see it: no loopback, and none that needs an interface's name."""
-    import psutil  # `up` alone needs it: the other commands would wait for it
+    """Yields this machine's addresses, except loopback and link-local ones."""
+    import psutil  # slow to import, and only `up` needs it
 
     for addresses in psutil.net_if_addrs().values():
         for one in addresses:

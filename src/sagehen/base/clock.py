@@ -1,7 +1,5 @@
-"""Time, passed in, so that tests never wait.
-
-Notices when somebody sets the clock.
-"""
+"""Clocks that are passed in, so that tests never wait, and a check for changes of the
+wall clock."""
 
 import asyncio
 import time
@@ -13,13 +11,12 @@ __all__ = ["SYSTEM", "Clock", "ClockJump", "ClockJumps", "SystemClock"]
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since the epoch, for what is stored or shown."""
+        """Returns seconds since the epoch, to store or show."""
 
     def monotonic(self) -> float:
-        """Seconds from an arbitrary start that never go back, for measuring."""
+        """Returns seconds that never go back, for measuring."""
 
-    async def sleep(self, seconds: float) -> None:
-        """Let `seconds` pass."""
+    async def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
@@ -39,13 +36,13 @@ SYSTEM: Clock = SystemClock()
 
 
 LEAST_SECONDS = 2.0
-"""What is less is the clock being adjusted, or this process not running between two looks at it."""
+"""shorter jumps are adjustments of the clock, or pauses of this process between two looks"""
 
 
 @dataclass(frozen=True)
 class ClockJump:
-    """The clock was set forward by `seconds`, or back where that is negative, at some time since
-    `since`, as the new clock has it; by which it is `now`."""
+    """The clock was set by `seconds` (negative: back) after `since`. All times are of the new
+    clock."""
 
     seconds: float
     since: float
@@ -53,14 +50,13 @@ class ClockJump:
 
 
 class ClockJumps:
-    """Compares what the wall clock says has passed with what has."""
+    """Compares the wall clock with the monotonic one."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen = (clock.now(), clock.monotonic())
 
     def look(self) -> ClockJump | None:
-        """Whether it was set since the last look."""
         (wall, monotonic), self._seen = self._seen, (self._clock.now(), self._clock.monotonic())
         now, passed = self._seen[0], self._seen[1] - monotonic
         seconds = now - wall - passed

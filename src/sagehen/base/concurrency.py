@@ -1,7 +1,4 @@
-"""Blocking work, off the event loop.
-
-What ends a loop's rest: a hint from any thread, or time.
-"""
+"""Runs blocking work in threads, and wakes an event loop's task from any thread."""
 
 import asyncio
 import contextlib
@@ -15,13 +12,13 @@ T = TypeVar("T")
 
 
 class Threads:
-    """So many at once; more wait. Their own, so that a store that hangs holds up nobody else."""
+    """A thread pool of its own, so that a hanging store blocks nobody else."""
 
     def __init__(self, count: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(count, name)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` returns. When cancelled, it still goes on to its end."""
+        """Cancellation does not stop `work`."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
@@ -29,9 +26,9 @@ class Threads:
 
 
 async def in_thread(work: Callable[[], T]) -> T:
-    """Run `work` in a thread; when cancelled, still wait for its end, which cannot be hurried.
+    """Runs `work` in a thread; even when cancelled, waits for its end.
 
-    Otherwise it would go on behind the back of whoever closes the database next.
+    Otherwise the work would go on after the caller closes the database.
     """
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
@@ -42,42 +39,39 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 
 class Wake:
-    """Set from anywhere, waited for in one event loop."""
+    """An event that any thread may set, and one event loop awaits."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self) -> None:
-        """Hear hints from now on, in the running event loop."""
+        """Binds to the running event loop; earlier hints are ignored."""
         self._loop = asyncio.get_running_loop()
 
     def hint(self) -> None:
-        """There may be something to do. May be called from any thread, at any time."""
+        """Sets the event. Safe from any thread."""
         loop = self._loop
         if loop is not None:
-            # It may close in this very instant; then nobody needs to be woken.
+            # The loop may be closing; then nobody waits.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._event.set)
 
     def set(self) -> None:
-        """As `hint`, from the event loop itself."""
+        """Like `hint`, but within the event loop."""
         self._event.set()
 
     @property
     def is_set(self) -> bool:
-        """There was a hint since the last `clear`."""
         return self._event.is_set()
 
     def clear(self) -> None:
-        """What was hinted by now is about to be looked at."""
         self._event.clear()
 
     async def wait(self) -> None:
         await self._event.wait()
 
     async def rest(self, seconds: float) -> None:
-        """Until woken, at most `seconds`."""
         if seconds <= 0:
             return
         with contextlib.suppress(TimeoutError):

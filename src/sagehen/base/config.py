@@ -1,4 +1,4 @@
-"""Where settings come from.
+"""Loads the settings.
 
 Strongest first: the command line, `SAGEHEN_<NAME>`, `sagehen.toml` in the home, the default.
 """
@@ -28,14 +28,13 @@ __all__ = ["PREFIX", "load_settings"]
 
 PREFIX = "SAGEHEN_"
 _NESTED = "__"
-"""Between a section and a key of it, in a variable's name."""
+"""separates a section from its key in a variable's name"""
 
 
 def load_settings(config: Path | None = None, **flags: Any) -> Settings:
-    """The settings in force: `flags` that are not None win over the environment and the file.
+    """Loads the settings; `flags` that are not None override environment and file.
 
-    Raises:
-        SettingError: a key is unknown, or a value is not what its setting takes.
+    Raises SettingError.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     home = Path(given.get("home") or os.environ.get(PREFIX + "HOME") or "~/.sagehen")
@@ -59,13 +58,10 @@ def load_settings(config: Path | None = None, **flags: Any) -> Settings:
 
 
 def _file(given: Mapping[str, Any]) -> Path:
-    """The file of settings, as what is known before it is read has it."""
     return Path(given.get("config") or given["home"] / "sagehen.toml")
 
 
 class _Sources(Settings, BaseSettings):
-    """The table, filled from where settings come from."""
-
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
         env_ignore_empty=True,
@@ -92,7 +88,7 @@ class _Sources(Settings, BaseSettings):
 
 class _Variables(EnvSettingsSource):
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:
-        """A list may also be one text with commas: of what is no JSON its type has to judge."""
+        """Passes values that are not JSON to their type: a list may be given with commas."""
         try:
             decoded = super().decode_complex_value(field_name, field, value)
         except ValueError:
@@ -105,7 +101,7 @@ class _SettingsFile(TomlConfigSettingsSource):
         found = super().__call__()
         for name in ("home", "config"):
             if name in found:
-                # It says where the file itself lies, and is known before the file is read.
+                # These locate the file, so they are needed first.
                 raise SettingError(
                     f"{name} cannot stand in a file of settings: give --{name} or "
                     f"{PREFIX}{name.upper()}."
@@ -121,7 +117,7 @@ def _refuse_unknown_variables() -> None:
 
 
 def _names() -> Iterator[str]:
-    """Of all settings, those of a section behind its own."""
+    """Yields keys of sections as `section__key`."""
     for name, field in Settings.model_fields.items():
         yield name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -136,7 +132,7 @@ def _say(error: ValidationError, file: Path) -> str:
         if fault["type"] == "extra_forbidden":
             lines.append(f"{name} is not a setting (in {file}).")
         elif fault["type"] == "dict_type":
-            # What was given may hold keys of an object store.
+            # The value may hold keys of an object store.
             lines.append(f"{name}: {message}: a table in the file, JSON in a variable.")
         elif isinstance(fault["input"], dict):
             lines.append(f"{name}: {message}.")

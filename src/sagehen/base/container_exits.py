@@ -1,14 +1,12 @@
-"""What the model server's exit status tells the agent that started it.
-
-Modules that AWS's images have and this server has not: what to do where a script imports one.
-"""
+"""The model server's exit status for its agent, and hints about modules that only AWS's images
+have."""
 
 import re
 
 __all__ = ["WILL_NOT_LOAD", "hint"]
 
 WILL_NOT_LOAD = 65
-"""EX_DATAERR of sysexits.h: the model did not load, for a reason that another start meets again."""
+"""EX_DATAERR of sysexits.h: the model does not load, and another start would not help"""
 
 
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(sagemaker(?:_\w+)?)(?:\.[\w.]+)?'")
@@ -19,11 +17,10 @@ _PACKAGES = {
     "sagemaker_inference": "sagemaker-inference",
     "sagemaker_training": "sagemaker-training",
 }
-"""On PyPI, by the module."""
 
 
 def hint(text: str) -> str:
-    """What to say behind an error that names such a module; empty where it is another."""
+    """Returns "" for other errors."""
     found = _MISSING.search(text)
     if found is None:
         return ""

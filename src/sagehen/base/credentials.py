@@ -1,4 +1,4 @@
-"""The access key and the token of a home: made at first start, readable by its owner only."""
+"""The access key and the token of a home, made at first start and readable by its owner only."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _KEY_ALPHABET = string.ascii_uppercase + "234567"
 
 @dataclass(frozen=True)
 class Credentials:
-    """One access key and its secret."""
+    """An access key with its secret."""
 
     access_key: str
     secret_key: str
@@ -26,11 +26,7 @@ class Credentials:
 
 
 def make_credentials(path: Path) -> Credentials:
-    """The key kept at `path`; a new one is made and kept if there is none.
-
-    Raises:
-        HomeError: the file is there but cannot be read as a key.
-    """
+    """Makes a missing key. Raises HomeError."""
     if not path.exists():
         made = {
             "access_key": "AKSH" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(16)),
@@ -41,17 +37,12 @@ def make_credentials(path: Path) -> Credentials:
 
 
 def make_token(path: Path) -> None:
-    """Keep a token at `path`, where there is none yet: it opens the own paths."""
     if not path.exists():
         _write_secret(path, secrets.token_urlsafe(30))
 
 
 def load_token(path: Path) -> str:
-    """The token kept at `path`.
-
-    Raises:
-        HomeError: there is none, or it is empty.
-    """
+    """Raises HomeError."""
     try:
         token = path.read_text().strip()
     except OSError as error:
@@ -67,7 +58,7 @@ def load_token(path: Path) -> str:
 
 
 def _write_secret(path: Path, text: str) -> None:
-    # Written whole under another name: a crash half-way must not leave an unreadable key.
+    # A crash must not leave a partial key.
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -79,11 +70,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 def load_credentials(path: Path) -> Credentials:
-    """The key kept at `path`.
-
-    Raises:
-        HomeError: there is none, or the file cannot be read as one.
-    """
+    """Raises HomeError."""
     try:
         kept = json.loads(path.read_text())
         return Credentials(access_key=kept["access_key"], secret_key=kept["secret_key"])

@@ -1,20 +1,20 @@
-"""The errors Sagehen raises to itself. They know no HTTP and no AWS; the edges translate them.
+"""Sagehen's internal errors, without HTTP or AWS: the edges translate them.
 
 SagehenError
-├── Invalid           what was asked for cannot be right
-│   └── SettingError  a setting is unknown or has a bad value
-├── NotFound          the named thing does not exist
-├── AlreadyExists     a thing of that name exists already
-├── Conflict          the thing is in a state that does not allow it
-├── LimitExceeded     a bound would be passed
-├── Unavailable       it cannot be done now; asking again later may help
-│   └── StateFull     the disk that holds the state is full
-├── StateError        the stored state cannot be used (not reachable, or of a newer version)
-├── HomeError         the home cannot be used (not writable, in use, too long)
-├── BackupError       a backup cannot be taken or brought back
-└── ArtifactError     model data could not be fetched or unpacked
-    ├── ArtifactMissing     nothing is stored at the address
-    └── ArtifactRejected    the archive is broken or not safe to unpack
+├── Invalid
+│   └── SettingError
+├── NotFound
+├── AlreadyExists
+├── Conflict
+├── LimitExceeded
+├── Unavailable
+│   └── StateFull
+├── StateError
+├── HomeError
+├── BackupError
+└── ArtifactError
+    ├── ArtifactMissing
+    └── ArtifactRejected
 """
 
 __all__ = [
@@ -37,11 +37,11 @@ __all__ = [
 
 
 class SagehenError(Exception):
-    """The root: `str()` of it is a sentence for the user."""
+    """The base class; its `str()` is a sentence for the user."""
 
 
 class Invalid(SagehenError):
-    """What was asked for cannot be right."""
+    """The request cannot be right."""
 
 
 class SettingError(Invalid):
@@ -49,27 +49,27 @@ class SettingError(Invalid):
 
 
 class NotFound(SagehenError):
-    """The named thing does not exist."""
+    """The named resource does not exist."""
 
 
 class AlreadyExists(SagehenError):
-    """A thing of that name exists already."""
+    """The name is taken."""
 
 
 class Conflict(SagehenError):
-    """The thing is in a state that does not allow what was asked."""
+    """The resource's state does not allow the request."""
 
 
 class LimitExceeded(SagehenError):
-    """A bound would be passed."""
+    """A limit would be exceeded."""
 
 
 class Unavailable(SagehenError):
-    """It cannot be done now; asking again later may help."""
+    """Impossible now; a later try may succeed."""
 
 
 class StateError(SagehenError):
-    """The stored state cannot be used: its database is not reachable, or of a newer version."""
+    """The state is unusable: not reachable, damaged or of a newer version."""
 
 
 class StateFull(Unavailable):
@@ -77,11 +77,11 @@ class StateFull(Unavailable):
 
 
 class HomeError(SagehenError):
-    """The home cannot be used: not writable, in use by another server, or its path is too long."""
+    """The home is unusable: not writable, in use, or its path is too long."""
 
 
 class BackupError(SagehenError):
-    """A backup cannot be taken, or is not whole, or cannot be brought back."""
+    """A backup cannot be made or restored."""
 
 
 class ArtifactError(SagehenError):
@@ -89,8 +89,8 @@ class ArtifactError(SagehenError):
 
 
 class ArtifactMissing(ArtifactError):
-    """Nothing is stored at the address."""
+    """The address holds nothing."""
 
 
 class ArtifactRejected(ArtifactError):
-    """The archive is broken, or unpacking it would not be safe."""
+    """The archive is broken, or unsafe to unpack."""

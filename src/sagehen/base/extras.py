@@ -1,7 +1,6 @@
-"""What to install for each optional part of Sagehen, and the sentence that tells a user so.
+"""The pip requirements of each extra, and the advice to install them.
 
-The libraries are named, and not the extra: `pip install` of a library works however Sagehen itself
-was installed.
+Names libraries instead of the extra: that works however Sagehen itself was installed.
 """
 
 from typing import Final
@@ -21,13 +20,12 @@ EXTRAS: Final = {
     "postgres": ("psycopg[binary]>=3.2",),
     "demo": ("scikit-learn>=1.5", "xgboost-cpu>=2.1"),
 }
-"""The requirements of each extra. A test compares them with those in pyproject.toml."""
+"""by extra; a test compares them with pyproject.toml"""
 
 _TORCH_CPU_INDEX: Final = "https://download.pytorch.org/whl/cpu"
 
 
 def pip_install(extra: str) -> str:
-    """The command that installs what `extra` needs, and how to avoid CUDA where that matters."""
     libraries = EXTRAS[extra]
     command = "pip install " + " ".join(f"'{library}'" for library in libraries)
     if any(library.startswith("torch") for library in libraries):
@@ -36,7 +34,6 @@ def pip_install(extra: str) -> str:
 
 
 def missing_library(name: str, extra: str) -> Unavailable:
-    """The error to raise when the library `name` cannot be imported."""
     return Unavailable(
         f"{name} is not installed. In the Python environment that Sagehen runs in: "
         f"{pip_install(extra)}"

@@ -1,6 +1,6 @@
-"""The settings as the processes of a server are handed them: values, without what checks them.
+"""Passes settings to a server's processes as plain values.
 
-What checks settings takes 8 MiB of each process that imports it, and a part of its start.
+Importing the validation would cost each process 8 MiB and start-up time.
 """
 
 import pickle
@@ -14,10 +14,9 @@ __all__ = ["hand_over", "take_over"]
 
 
 class _HandedSettings:
-    """Reads as `Settings` does; frozen, too.
+    """A frozen stand-in for `Settings`.
 
-    A value of a type that pydantic makes, as a section or a secret, is unpickled when it is asked
-    for: only who uses one needs pydantic.
+    Sections and secrets, which need pydantic, are unpickled on first use.
     """
 
     def __init__(self, values: dict[str, Any], late: dict[str, bytes]) -> None:
@@ -25,7 +24,7 @@ class _HandedSettings:
         self.__dict__["_late"] = late
 
     def __getattr__(self, name: str) -> Any:
-        # Called only for what is not in the dictionary of the object.
+        # Called only for names that are not in `__dict__`.
         pickled = self.__dict__.get("_late", {}).get(name)
         if pickled is None:
             raise AttributeError(f"There is no setting {name}.")
@@ -37,7 +36,6 @@ class _HandedSettings:
 
 
 def hand_over(settings: "Settings") -> bytes:
-    """What `take_over` makes settings of again, in another process."""
     values, late = {}, {}
     for name in _handed_names(settings):
         value = getattr(settings, name)
@@ -49,16 +47,13 @@ def hand_over(settings: "Settings") -> bytes:
 
 
 def take_over(handed: BinaryIO) -> "Settings":
-    """Read no further than what `hand_over` has made, from which the bytes must come.
-
-    Raises what `pickle.load` raises.
-    """
+    """Reads settings from `hand_over`. Hazard: unpickles, so trust the source."""
     values, late = pickle.load(handed)
     return cast("Settings", _HandedSettings(values, late))
 
 
 def _handed_names(settings: "Settings") -> Iterator[str]:
-    """Of all settings, and of what is derived from them."""
+    """Includes properties derived from settings."""
     kind = type(settings)
     yield from kind.model_fields
     for base in kind.__mro__:

@@ -1,4 +1,4 @@
-"""Where things lie in the home. Nothing is written elsewhere."""
+"""The files and folders of a home. Nothing is written elsewhere."""
 
 import fcntl
 import logging
@@ -27,55 +27,53 @@ log = logging.getLogger(__name__)
 
 _PRIVATE_MASK = 0o077
 ASIDE = "before-restore-"
-"""What the name of a folder in the home begins with that has what a backup took the place of."""
+"""prefix of folders with what a restore replaced"""
 
-# A home may be a folder that has its own `jobs` or `logs`: what is removed is known by its name.
+# A home may contain foreign `jobs` or `logs`: only folders with these names are removed.
 INSTANCE_NAME = re.compile(r"i-[0-9a-f]{17}")
-"""What an instance's folders are called."""
 ATTEMPT_NAME = re.compile(r"[0-9a-f]{32}-[0-9]+")
-"""What the folder of an attempt at a training job is called."""
 
 RESTORING = ".restoring"
-"""A folder in the home, and one in `objects`, in which a restore puts together what comes back."""
+"""folder of an unfinished restore, in the home and in `objects`"""
 
-# The kernel's sockaddr_un holds 108 bytes with its end; our longest name below run/ takes 40.
+# The kernel's sockaddr_un holds 108 bytes with the final NUL; our longest path below the home has
+# 40.
 _LONGEST_HOME_BYTES = 107 - 40
 
 
 @dataclass(frozen=True)
 class Home:
-    """The folders and files of one server."""
+    """The paths of one server."""
 
     path: Path
 
     @property
     def objects(self) -> Path:
-        """The object store's data."""
         return self.path / "objects"
 
     @property
     def artifacts(self) -> Path:
-        """Model data fetched from the object store and unpacked, by content."""
+        """Unpacked model data, by content."""
         return self.path / "artifacts"
 
     @property
     def environments(self) -> Path:
-        """Python environments with what models' requirements.txt name, by content."""
+        """Python environments of models' requirements.txt, by content."""
         return self.path / "environments"
 
     @property
     def instances(self) -> Path:
-        """One folder per running instance: its containers' `/opt/ml`."""
+        """A folder per running instance: its containers' `/opt/ml`."""
         return self.path / "instances"
 
     @property
     def jobs(self) -> Path:
-        """One folder per training job that runs: its hosts' `/opt/ml`."""
+        """A folder per running training job: its hosts' `/opt/ml`."""
         return self.path / "jobs"
 
     @property
     def ended_jobs(self) -> Path:
-        """A report per attempt at a training job that has ended, until control has heard of it."""
+        """Reports of ended attempts, until control has read them."""
         return self.path / "jobs-ended"
 
     @property
@@ -85,13 +83,12 @@ class Home:
         return self.path / "logs"
 
     def job_log(self, name: str) -> Path:
-        """The folder of what all attempts at a training job log; of one that was deleted it is
-        `training-jobs/<job>.<id>`."""
+        """Returns the folder of a job's logs; `training-jobs/<job>.<id>` for a deleted job."""
         return self.logs / "training-jobs" / name
 
     @property
     def run(self) -> Path:
-        """Sockets, the lock, the route table: of use only while the server runs."""
+        """Sockets, lock and route table, for a running server only."""
         return self.path / "run"
 
     @property
@@ -104,57 +101,53 @@ class Home:
 
     @property
     def routes(self) -> Path:
-        """The route table: written by control, watched by every gateway."""
         return self.run / "routes.json"
 
     def container_end(self, instance_id: str) -> Path:
-        """Why a container of that instance ended last: `domain/container_ends.py`."""
+        """Says why a container last ended: see `frame/container_specs.py`."""
         return self.run / f"{instance_id}.end"
 
     @property
     def sessions(self) -> Path:
-        """A file per sticky session: which instance holds it. Written by every gateway."""
+        """A file per sticky session with its instance, written by every gateway."""
         return self.run / "sessions"
 
     @property
     def board(self) -> Path:
-        """Outstanding requests by gateway and instance: mapped into memory by every gateway."""
+        """The shared inflight table of all gateways, memory-mapped."""
         return self.run / "board"
 
     @property
     def lock(self) -> Path:
-        """Held by the supervisor for as long as it lives; holds its process id."""
+        """Locked by the supervisor; contains its process id."""
         return self.run / "lock"
 
     @property
     def address(self) -> Path:
-        """The URL that the running server answers on."""
         return self.run / "address"
 
     @property
     def clients(self) -> Path:
-        """What AWS clients of this user read to find the server; `sagehen env` writes it."""
         return self.path / "clients"
 
     @property
     def reachable(self) -> Path:
-        """The URLs, one a line, by which other machines reach the running server."""
+        """The URLs for other machines, one a line."""
         return self.run / "reachable"
 
     @property
     def credentials(self) -> Path:
-        """The access key and its secret, mode 0600."""
+        """Has mode 0600."""
         return self.path / "credentials.json"
 
     @property
     def token(self) -> Path:
-        """What opens the own paths beside the access key, mode 0600."""
+        """Has mode 0600."""
         return self.path / "token"
 
     @property
     def hidden(self) -> tuple[Path, ...]:
-        """What no code reads that is to be alone: keys, and what has them or can be had with them.
-        They need not all be there."""
+        """Files that isolated code must not read; some may be missing."""
         names = ("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "sagehen.toml")
         aside = self.path.glob(f"{ASIDE}*")
         own = (self.credentials, self.token, self.message_key, self.objects, *aside)
@@ -162,11 +155,10 @@ class Home:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """All that a home has from its start on."""
         return (
             self.objects,
             self.artifacts,
-            # Containers make it too, but not where they see the home read-only.
+            # Made here too: containers may see the home read-only.
             self.environments,
             self.instances,
             self.jobs,
@@ -177,16 +169,15 @@ class Home:
 
     @property
     def message_key(self) -> Path:
-        """The key that signs notifications, with its certificate, mode 0600."""
+        """Has mode 0600, with its certificate."""
         return self.path / "message-key.pem"
 
 
 def prepare_home(path: Path) -> Home:
-    """Make the home's folders, for this user only.
+    """Makes the home's folders, private to this user.
 
     Raises:
-        HomeError: it cannot be written, is not a folder, is everybody's, or its path is too long
-            for sockets.
+        HomeError: not a writable folder, writable by everybody, or too long for sockets.
     """
     if len(os.fsencode(path)) > _LONGEST_HOME_BYTES:
         raise HomeError(
@@ -212,7 +203,7 @@ def prepare_home(path: Path) -> Home:
 
 @contextmanager
 def keeping_private() -> Iterator[int]:
-    """Have all that this process and its children make be this user's alone; the mask before."""
+    """Makes new files private, also those of child processes; yields the previous umask."""
     before = os.umask(_PRIVATE_MASK)
     try:
         yield before
@@ -221,11 +212,8 @@ def keeping_private() -> Iterator[int]:
 
 
 def _close(home: Home) -> None:
-    """Keep other users out, where the folder is nothing but a home.
-
-    Raises:
-        HomeError: everybody may write there.
-    """
+    """Makes the home private if it contains nothing else. Raises HomeError if everybody may write
+    there."""
     mode = home.path.stat().st_mode
     if mode & stat.S_ISVTX or home.path == Path("/"):
         raise HomeError(
@@ -239,7 +227,7 @@ def _close(home: Home) -> None:
             home.path.chmod(0o700)
             return
         except OSError:
-            pass  # It is another user's.
+            pass
     log.warning(
         "Other users may look into the home %s, which has more in it than what Sagehen keeps or "
         "belongs to somebody else. What Sagehen writes there is for its own user only; to close "
@@ -250,7 +238,7 @@ def _close(home: Home) -> None:
 
 
 def _is_nothing_else(home: Home) -> bool:
-    """Whether a server has run here, or nothing but its settings and state is here."""
+    """Returns whether a server has run here, or nothing foreign is here."""
     names = {path.name for path in home.path.iterdir()}
     own = {path.name for path in (*home.hidden, *home.folders)}
     return home.credentials.name in names or names <= own
@@ -258,11 +246,7 @@ def _is_nothing_else(home: Home) -> bool:
 
 @contextmanager
 def locked(home: Home) -> Iterator[None]:
-    """Hold the home; the kernel lets go of it when this process ends, however it ends.
-
-    Raises:
-        HomeError: a server, or another command, holds it.
-    """
+    """Locks the home; the kernel unlocks it when this process ends. Raises HomeError."""
     with home.lock.open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

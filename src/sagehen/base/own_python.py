@@ -1,8 +1,8 @@
-"""A Python of a container's own, over the server's: what a script has pip install goes there, and
-goes with the container; the server's packages stay as they are.
+"""A virtual environment per container over the server's packages: pip installs of a script leave
+the server's packages unchanged.
 
-    FOLDER/bin/python, pip    a virtual environment, by hand: `venv` takes ten times as long
-    FOLDER/lib/…/_server.pth  where the packages below it are
+    FOLDER/bin/python, pip    made by hand: `venv` takes ten times as long
+    FOLDER/lib/…/_server.pth  the folders of the packages below
 """
 
 import sys
@@ -15,7 +15,7 @@ _PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 
 
 def make_own_python(folder: Path) -> None:
-    """Over the environment of this process. Blocks for a millisecond; raises OSError."""
+    """Blocks for a millisecond; raises OSError."""
     base = Path(getattr(sys, "_base_executable", sys.executable))
     programs = folder / "bin"
     programs.mkdir(parents=True)
@@ -30,17 +30,14 @@ def make_own_python(folder: Path) -> None:
 
 
 def own_python(folder: Path) -> Path:
-    """Its interpreter."""
     return folder / "bin" / "python"
 
 
 def put_over(python: Path, below: Path) -> None:
-    """Have one interpreter's environment see the packages of another's, and what those see."""
     _write_below(python.parents[1], [str(_site(below.parents[1]))])
 
 
 def site_folders() -> list[str]:
-    """Where this process has its packages."""
     import site
 
     users = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
@@ -48,7 +45,7 @@ def site_folders() -> list[str]:
 
 
 def add_folder_line(folder: str) -> str:
-    """A line of a .pth file that adds the folder, its own .pth files with it."""
+    """Adds the folder's own .pth files too."""
     return f"import site; site.addsitedir({folder!r})\n"
 
 

@@ -1,4 +1,4 @@
-"""Makes sure that no process of a server outlives the one that started it."""
+"""Ends a server's processes with their parent."""
 
 import ctypes
 import os
@@ -7,15 +7,15 @@ import signal
 __all__ = ["die_with_parent"]
 
 _PR_SET_PDEATHSIG = 1
-# Loaded here, so that a child between fork and exec need not.
+# Loaded here, so that a child need not load it between fork and exec.
 _LIBC = ctypes.CDLL(None)
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when its parent ends, however that ends.
+    """Makes the kernel kill this process when its parent ends.
 
-    Called first thing in a child. `parent_pid` is what the parent knows itself by: a parent that
-    died before this call is noticed by it.
+    Call it first in a child. The parent's own `parent_pid` reveals whether it died before this
+    call.
     """
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:

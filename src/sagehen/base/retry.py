@@ -1,7 +1,5 @@
-"""Tries again for a while what is away: the object store, the database, a full disk.
-
-When an instance that failed under an endpoint in service is asked for again.
-"""
+"""Retries while the object store, the database or the disk is unavailable, and computes
+back-offs."""
 
 import logging
 import math
@@ -16,7 +14,7 @@ from sagehen.base.errors import Unavailable
 
 if TYPE_CHECKING:
     AWAY: tuple[type[Unavailable], type[OSError], type[Exception]]
-    """As `away_errors()`, for those who have a database open anyway."""
+    """like `away_errors()`, for modules that import SQLAlchemy anyway"""
 
 __all__ = [
     "AWAY",
@@ -37,8 +35,8 @@ TELL_SECONDS = 10.0
 
 
 def away_errors() -> tuple[type[Exception], ...]:
-    """What may be otherwise a moment later. To be asked for in `except`, as this is where it is
-    known whether this process has a database open: an agent without instances has none."""
+    """Returns the errors that a retry may cure. Call it in `except`: SQLAlchemy's errors count only
+    once it is imported, which agents avoid."""
     database = sys.modules.get("sqlalchemy.exc")
     return (Unavailable, OSError, *((database.SQLAlchemyError,) if database else ()))
 
@@ -52,11 +50,7 @@ def __getattr__(name: str) -> Any:
 
 
 class RetryPolicy:
-    """
-    Args:
-        seconds: from the first try to the last.
-        who: waits, as the log says it.
-    """
+    """Retries for `seconds`; `who` is the waiting party in the log."""
 
     def __init__(self, clock: Clock, seconds: float, who: str = "Asynchronous requests") -> None:
         self._clock = clock
@@ -66,7 +60,7 @@ class RetryPolicy:
         self._until = math.inf
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What `work` gives; raises what it raised last when it has been AWAY for too long."""
+        """Raises the last error after too long."""
         began = self._clock.monotonic()
         wait = FIRST_WAIT_SECONDS
         while True:
@@ -81,11 +75,11 @@ class RetryPolicy:
             wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
 
     def limit(self, seconds: float) -> None:
-        """Have nothing be tried again later than so long from now, whatever is waited for."""
+        """Bounds all retries to `seconds` from now."""
         self._until = min(self._until, self._clock.monotonic() + seconds)
 
     def _tell(self, error: BaseException) -> None:
-        """Now and then: a thousand may wait for the same."""
+        """Rarely logged: a thousand may wait for the same."""
         now = self._clock.monotonic()
         if self._told_at is None or now - self._told_at >= TELL_SECONDS:
             self._told_at = now
@@ -97,19 +91,19 @@ LONGEST_BACKOFF_SECONDS = 60.0
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How often an instance was asked for since it failed, and when the next time is.
+    """How often a failed instance was retried, and when to retry next.
 
-    Kept in memory only: a control that starts anew begins with the shortest wait again.
+    In memory only: a restarted control begins with the shortest wait.
     """
 
     attempts: int
     at: float
-    """Seconds since the epoch."""
+    """seconds since the epoch"""
 
 
 def backoff_seconds(
     attempts: int, first: float = FIRST_BACKOFF_SECONDS, longest: float = LONGEST_BACKOFF_SECONDS
 ) -> float:
-    """How long to wait after that many attempts: doubles, to a bound."""
-    doublings = min(attempts, 32)  # past any bound that makes sense, and before floats overflow
+    """Doubles the wait with each attempt, up to `longest`."""
+    doublings = min(attempts, 32)
     return min(longest, first * 2.0**doublings)

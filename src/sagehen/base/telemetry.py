@@ -1,4 +1,4 @@
-"""How a process logs, and every metric by name, unit and dimensions."""
+"""The log format of all processes."""
 
 import json
 import logging
@@ -14,10 +14,7 @@ _LONGEST_VALUE = 2000
 
 
 class LineFormatter(logging.Formatter):
-    """One line: time, level, role, logger, the fixed sentence, then each `extra` as `key=value`.
-
-    What came from outside is quoted where it could be taken for more than one value or line.
-    """
+    """Formats one line: time, level, role, logger, sentence, then each `extra` as `key=value`."""
 
     def __init__(self, role: str) -> None:
         super().__init__()
@@ -37,7 +34,7 @@ class LineFormatter(logging.Formatter):
 
 
 def shown(value: object) -> str:
-    """`value` as it stands in a line: quoted where it could be taken for more than one."""
+    """Formats a value; quotes it if it could be taken for several values or lines."""
     text = str(value)
     if len(text) > _LONGEST_VALUE:
         text = text[:_LONGEST_VALUE] + "…"
@@ -46,7 +43,7 @@ def shown(value: object) -> str:
 
 
 def configure_logging(level: str, role: str) -> None:
-    """Have this process log to stderr, from `level` on; `role` stands in every line."""
+    """Logs to stderr from `level` on; each line names `role`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter(role))
     root = logging.getLogger()
@@ -54,6 +51,6 @@ def configure_logging(level: str, role: str) -> None:
         root.removeHandler(other)
     root.addHandler(handler)
     root.setLevel(level)
-    # Their INFO and DEBUG are about themselves, line upon line.
+    # Their INFO and DEBUG only concern themselves.
     for chatty in ("alembic", "asyncio", "botocore", "urllib3", "uvicorn"):
         logging.getLogger(chatty).setLevel(max(logging.WARNING, root.level))

@@ -1,4 +1,4 @@
-"""What the verbs of the command line share: options, and how they speak."""
+"""Options and error output that all commands share."""
 
 import errno
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
-# No brackets: they would be taken for markup where they hold words.
+# No brackets in help texts: they are markup.
 HomeOption = Annotated[
     Path | None, typer.Option(help="The folder where everything is kept; ~/.sagehen by default.")
 ]
@@ -31,7 +31,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """An expected error is one sentence, not a traceback."""
+    """Prints expected errors as one sentence, without a traceback."""
     try:
         yield
     except SagehenError as error:

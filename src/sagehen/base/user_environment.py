@@ -1,4 +1,4 @@
-"""What the user's environment says to others than the server: to clients of AWS, and to pip."""
+"""Reads the user's configuration of AWS clients and of pip."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _PIP_FROM = {
 
 
 def client_variables() -> tuple[str, str] | None:
-    """The server's URL and region that clients are pointed at; None where they are not."""
+    """Returns the URL and region that AWS clients use; None where no endpoint is set."""
     url = os.environ.get("AWS_ENDPOINT_URL")
     regions = (os.environ.get(name) for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
     return (url, next(filter(None, regions), "us-east-1")) if url else None
@@ -26,20 +26,19 @@ def client_variables() -> tuple[str, str] | None:
 
 @dataclass(frozen=True)
 class ClientChoices:
-    """What the user has told AWS clients already, where it bears on the server's address."""
+    """The user's configuration that affects the server's address."""
 
     stronger: tuple[str, ...]
-    """Variables that would win over AWS_ENDPOINT_URL, or not go with it."""
+    """variables that override or contradict AWS_ENDPOINT_URL"""
     data_path: tuple[str, ...]
-    """Folders that botocore reads before its own."""
+    """folders that botocore reads before its own"""
     sdk_configuration: str | None
-    """The file that the SageMaker SDK is told to read."""
+    """the SageMaker SDK's file, if set"""
     hidden_configuration: Path | None
-    """The user's file that the SDK reads where it is told nothing."""
+    """the SDK's default file, if present"""
 
 
 def client_choices(environ: Mapping[str, str] = os.environ) -> ClientChoices:
-    """What the user has told AWS clients already."""
     stronger = (
         name for name in environ if name in _STRONGER or name.startswith("AWS_ENDPOINT_URL_")
     )
@@ -53,8 +52,8 @@ def client_choices(environ: Mapping[str, str] = os.environ) -> ClientChoices:
 
 
 def pip_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What says how pip is to work, all of it as pip's own variables: for containers, which have
-    none of the user's variables and another home."""
+    """Returns pip's configuration as PIP_ variables, for containers, which have another home and
+    none of the user's variables."""
     found = {name: value for name, value in environ.items() if name.startswith("PIP_")}
     for own, others in _PIP_FROM.items():
         given = [environ[name] for name in others if environ.get(name)]

@@ -1,9 +1,4 @@
-"""What an ASGI server hands over, as the protocols see it.
-
-Reads the bodies of requests: whole, within what one and all of them together may take of memory.
-
-S3's bodies stream, once their signature is known to be right.
-"""
+"""Reads ASGI requests, with their bodies bounded each and together; S3's bodies stream instead."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -17,7 +12,6 @@ __all__ = ["BodyBudget", "BodyTooLarge", "ClientGone", "request_head", "stream_b
 
 
 def request_head(scope: Scope) -> Request:
-    """The request without its body."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -35,11 +29,11 @@ class ClientGone(Exception):
 
 
 class BodyTooLarge(Exception):
-    """The body is longer than this request's may be."""
+    """The body exceeds the bound of its request."""
 
 
 async def stream_body(receive: Receive) -> AsyncGenerator[bytes]:
-    """The pieces of a body as they come, none of them empty; raises ClientGone."""
+    """Yields the non-empty pieces of a body; raises ClientGone."""
     more = True
     while more:
         message = await receive()
@@ -51,15 +45,12 @@ async def stream_body(receive: Receive) -> AsyncGenerator[bytes]:
 
 
 class BodyBudget:
-    """The bytes that the bodies of all requests may take together, and take now.
-
-    A body counts from its first byte until its request is answered.
-    """
+    """The bytes that all bodies together may take, each until its request is answered."""
 
     def __init__(self, max_bytes: int) -> None:
         self.held_bytes = 0
         self.hits = 0
-        """How often a request was refused for it, or for a part of it."""
+        """requests refused by this budget or a part of it"""
         self.max_bytes = max_bytes
         self._whole: BodyBudget | None = None
         self._refusal = (
@@ -68,7 +59,8 @@ class BodyBudget:
         )
 
     def part(self, max_bytes: int, refusal: str) -> "BodyBudget":
-        """A budget for requests of one kind, which count here too; `refusal` is told beyond it."""
+        """Makes a budget for some requests, which count here too; `refusal` is its
+        error message."""
         part = BodyBudget(max_bytes)
         part._whole = self
         part._refusal = refusal
@@ -76,13 +68,8 @@ class BodyBudget:
 
     @asynccontextmanager
     async def read(self, receive: Receive, most_bytes: int) -> AsyncIterator[bytes]:
-        """The whole body; it may be used while the block runs.
-
-        Raises:
-            BodyTooLarge: it has more than `most_bytes`.
-            ClientGone: the client went before it was whole.
-            Unavailable: all bodies together would take too much.
-        """
+        """Raises BodyTooLarge over `most_bytes`, ClientGone, and Unavailable if all bodies take too
+        much."""
         pieces: list[bytes] = []
         size = 0
         try:

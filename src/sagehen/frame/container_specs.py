@@ -1,8 +1,4 @@
-"""What an instance is to run: said by control, done by the agent, told to the gateways.
-
-Why a container of an instance has ended: a file in the home's run folder, written by the agent
-when it sees the end, read by gateways for the callers whose requests ended with it.
-"""
+"""Specs and reports of instances, and the files that tell gateways why a container ended."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -21,28 +17,27 @@ __all__ = [
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One container of an instance, from SageMaker's ContainerDefinition."""
+    """A container, from SageMaker's ContainerDefinition."""
 
     hostname: str
-    """`ContainerHostname`; where none is given `primary`, or `container-1`, `container-2`, … of
-    several."""
+    """`ContainerHostname`; default `primary`, or `container-1`, … of several"""
     image: str
     model_data_url: str | None = None
-    """`s3://bucket/key` of an archive; with `multi_model`, the prefix that holds the archives."""
+    """`s3://bucket/key` of an archive; with `multi_model`, the archives' prefix"""
     model_data_compressed: bool = True
-    """False where `ModelDataSource` gives plain files (CompressionType None)."""
+    """False for plain files (`ModelDataSource` CompressionType None)"""
     model_data_etag: str | None = None
-    """The version of the one object at `model_data_url` that was there when it was deployed."""
+    """version of the object at `model_data_url` when it was deployed"""
     environment: dict[str, str] = {}
     multi_model: bool = False
     model_cache: bool = True
-    """`MultiModelConfig.ModelCacheSetting` is not `Disabled`."""
+    """`MultiModelConfig.ModelCacheSetting` is not `Disabled`"""
     network_isolation: bool = False
-    """It is not to see the keys of the home."""
+    """no access to the keys of the home"""
 
 
 class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance as control wants it. Equal specs need no restart."""
+    """An instance as control wants it. Equal specs need no restart."""
 
     instance_id: str
     endpoint_name: str
@@ -50,21 +45,19 @@ class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     instance_type: str
     containers: tuple[ContainerSpec, ...]
     startup_timeout_seconds: float = 480
-    """How long `/ping` may fail after the start: 8 minutes in SageMaker."""
+    """the longest time until `/ping` succeeds; 8 minutes in SageMaker"""
     download_timeout_seconds: float = 3600
 
 
 class InstanceState(StrEnum):
-    """What an instance does now, as its agent sees it."""
-
     STARTING = "Starting"
-    """Fetching model data, or started and not yet healthy."""
+    """fetches model data, or is not yet healthy"""
     IN_SERVICE = "InService"
-    """Answers `/ping`."""
+    """answers `/ping`"""
     STOPPING = "Stopping"
-    """Finishes what it began and takes nothing new."""
+    """finishes its requests and takes no new ones"""
     FAILED = "Failed"
-    """Could not be made healthy; `failure_reason` says why. Not tried again until asked."""
+    """not healthy; `failure_reason` says why. Not retried until control asks again"""
 
 
 class ContainerReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,31 +68,31 @@ class ContainerReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance as its agent sees it."""
+    """The agent's view of an instance."""
 
     instance_id: str
     state: InstanceState
     address: str | None = None
-    """`unix:/path` or `tcp:127.0.0.1:port` of the first container, once there is one."""
+    """`unix:/path` or `tcp:127.0.0.1:port` of the first container"""
     failure_reason: str | None = None
-    """SageMaker's sentence; set with FAILED."""
+    """SageMaker's sentence; set with FAILED"""
     slots: int | None = None
-    """How many requests it may work on at once, where it or its user says so."""
+    """requests at once, if the container or its user says so"""
     run_id: str = ""
-    """Another one each time its containers are started: what they remembered is lost."""
+    """changes at each start, when containers lose their memory"""
     containers: tuple[ContainerReport, ...] = ()
-    """Where there are several and they run: each, in their order."""
+    """empty with one container; else in order"""
 
 
 def write_end(path: Path, run_id: str, reason: str | None) -> None:
-    """Note the end of the run of that id; with no reason where nothing is known. Raises OSError."""
+    """Records why a run ended; None: unknown. Raises OSError."""
     draft = path.with_name(path.name + ".new")
     draft.write_text(f"{run_id}\n{reason or ''}")
     draft.replace(path)
 
 
 def read_end(path: Path, run_id: str) -> str | None:
-    """The reason, empty where nothing is known; None: that run's end is not noted."""
+    """Returns "" for an unknown reason; None if that run's end is not recorded."""
     try:
         noted, _, reason = path.read_text(errors="replace").partition("\n")
     except OSError:

@@ -1,7 +1,4 @@
-"""What every operation is given besides its parameters.
-
-How what happens is counted.
-"""
+"""What every operation gets besides its parameters."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,50 +16,46 @@ __all__ = ["AsyncOperation", "MessageArrivals", "Operation", "Record", "RequestC
 
 
 class MessageArrivals(Protocol):
-    """Wakes ReceiveMessage calls that wait for messages of a queue."""
+    """Wakes waiting ReceiveMessage calls."""
 
     closed: bool
-    """The server ends: no call may wait any longer."""
+    """set at shutdown: no call may wait"""
 
     def waiting(self, queue_name: str, /) -> AbstractContextManager[asyncio.Event]:
-        """An event that is set when the queue may have messages.
-
-        Raises:
-            LimitExceeded: too many calls wait already.
-        """
+        """Yields an event, set when the queue may have messages; raises LimitExceeded."""
 
     def wake_one(self, queue_name: str, /) -> None:
-        """Wake the call that has waited longest for the queue."""
+        """Wakes the longest waiting call."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestContext:
-    """One request's surroundings."""
+    """The services and settings that a request needs."""
 
     settings: Settings
     database: Database
     writes: GroupCommit
-    """Of the same database: for what is asked often."""
+    """commits of `database` in groups, for frequent writes"""
     objects: Any
     clock: Clock
     arns: ArnMaker
     request_id: str
     hint: Callable[[], None]
-    """Wakes the reconcile loop: what is wanted has changed."""
+    """wakes the reconcile loop after a change"""
     seal: Callable[[Any], str]
-    """Signs the `Envelope` of an SNS notice; returns it as its receiver gets it. Takes a while."""
+    """Signs the `Envelope` of an SNS notice, and returns the message. Slow."""
     arrivals: MessageArrivals
     by_link: bool = False
-    """Nobody has signed it: it comes from a link in a message."""
+    """unsigned: the request comes from a link in a message"""
 
 
 Operation = Callable[[RequestContext, dict[str, Any]], dict[str, Any]]
-"""Parameters in, output members out, both named as in botocore's model; raises AwsError.
-Runs in a worker thread, so it may block on the database."""
+"""Takes parameters and returns output members, as in botocore's model; raises AwsError. May block:
+runs in a thread."""
 
 AsyncOperation = Callable[[RequestContext, dict[str, Any]], Awaitable[dict[str, Any]]]
-"""As above, but runs in the event loop: it waits for something, or shares others' writes."""
+"""like Operation, in the event loop: waits, or joins a group commit"""
 
 
 Record = Callable[[str, Mapping[str, str], float], None]
-"""Takes a metric's name, its dimensions by our names of them, and a value in its unit."""
+"""takes a metric's name, its dimensions by our names, and a value in its unit"""

@@ -1,4 +1,4 @@
-"""Which program stands for a container image: the name of its repository decides."""
+"""Chooses the program for a container image by its repository's name."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ BUILT_IN_IMAGES: tuple[tuple[str, str], ...] = (
     ("sagehen-python", "python"),
     ("python", "python"),
 )
-"""Patterns of repository names, and the model server's adapter that serves each."""
+"""repository patterns and the model server's adapter for each"""
 
 _SERVERS: tuple[tuple[str, str], ...] = (
     ("*djl*", "DJL Serving"),
@@ -36,7 +36,7 @@ _SERVERS: tuple[tuple[str, str], ...] = (
     ("*sglang*", "SGLang"),
     ("*tritonserver*", "Triton"),
 )
-"""Patterns of repository names whose images are programs that Sagehen does not stand in for."""
+"""repository patterns of servers that Sagehen does not replace"""
 
 _UNSUITED: tuple[tuple[str, str], ...] = (
     ("*-neo", "runs models compiled by SageMaker Neo"),
@@ -50,7 +50,7 @@ _UNSUITED: tuple[tuple[str, str], ...] = (
     ("*-scriptmode", "is for training jobs"),
     ("sagemaker-rl-*", "is for training jobs"),
 )
-"""Images of AWS whose names match a pattern above, but which run something else."""
+"""AWS images that match a pattern above, but run something else"""
 
 _FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "huggingface": (
@@ -66,25 +66,24 @@ _FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
         "sagemaker-tensorflow-serving",
     ),
 }
-"""Frameworks whose names many images have that are not AWS's own for inference, and those that are.
-An image's framework is the first one here that its name has in it."""
+"""frameworks that foreign images name too, with AWS's own; an image's first framework counts"""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start what an image stands for: exactly one of the two is set."""
+    """How to start an image: exactly one of the two is set."""
 
     adapter: str | None = None
-    """Sagehen's model server with this adapter: `xgboost` or `python`, for example."""
+    """adapter of Sagehen's model server, such as `xgboost`"""
     command: tuple[str, ...] | None = None
-    """A command of the user's own, from the setting `images`."""
+    """the user's command, from the setting `images`"""
 
 
 def find_launch(image: str, settings_images: Mapping[str, Sequence[str]]) -> Launch | None:
-    """How to start `image`; None where nothing is known of it.
+    """Returns None for an unknown image.
 
-    The user's `settings_images` win over what is built in, and among them a literal name over a
-    pattern. A pattern may match the repository's name or the whole URI.
+    `settings_images` win over built-in images, and literal names over patterns, which match the
+    repository's name or the whole URI.
     """
     command = _find_command(image, settings_images)
     if command:
@@ -99,18 +98,15 @@ def find_launch(image: str, settings_images: Mapping[str, Sequence[str]]) -> Lau
 
 
 def server_of_its_own(image: str) -> str | None:
-    """The server that such an image runs, which nothing here stands in for."""
+    """Returns the name of the image's server if Sagehen does not replace it."""
     name = image_name(image).lower()
     found = (server for pattern, server in _SERVERS if fnmatchcase(name, pattern))
     return next(found, None)
 
 
 def unsuited(image: str, settings_images: Mapping[str, Sequence[str]]) -> str | None:
-    """Why no new model may have an image though `find_launch` knows it by a part of its name.
-
-    A whole sentence's predicate and what to do; None where nothing is against it. Models that
-    were made before this was asked are started all the same.
-    """
+    """Returns why new models may not use an image that `find_launch` accepts, and advice. Older
+    models still start."""
     if _find_command(image, settings_images):
         return None
     name = image_name(image).lower()
@@ -142,7 +138,7 @@ def _instead(name: str) -> str:
 
 
 def image_name(image: str) -> str:
-    """The last part of the repository: `…/sagemaker-xgboost:1.7-1` → `sagemaker-xgboost`."""
+    """Returns `sagemaker-xgboost` for `…/sagemaker-xgboost:1.7-1`."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""What each SageMaker instance type has, from the table of facts beside this file."""
+"""The vCPUs, memory and GPUs of SageMaker's instance types, from `instance_types.csv`."""
 
 import csv
 from functools import cache
@@ -14,15 +14,15 @@ _TABLE = Path(__file__).with_name("instance_types.csv")
 
 
 class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance type, as its maker advertises it."""
+    """An instance type, as advertised by AWS."""
 
     instance_type: str
     vcpus: int
     memory_gib: float
     gpus: int
-    """NVIDIA GPUs; other accelerators (Inferentia, Trainium, Gaudi) are not counted."""
+    """NVIDIA only; not Inferentia, Trainium or Gaudi"""
     gpu_memory_gb: int
-    """Of each GPU; 0 without one."""
+    """of each GPU; 0 without one"""
 
     @property
     def memory_bytes(self) -> int:
@@ -31,18 +31,13 @@ class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def instance_types() -> dict[str, InstanceType]:
-    """Every known instance type, by its name."""
     with _TABLE.open(newline="") as table:
         rows = [msgspec.convert(row, InstanceType, strict=False) for row in csv.DictReader(table)]
     return {row.instance_type: row for row in rows}
 
 
 def require_instance_type(name: str) -> InstanceType:
-    """The facts of one instance type.
-
-    Raises:
-        Invalid: the table does not have it.
-    """
+    """Raises Invalid where the table lacks the type."""
     known = instance_types().get(name)
     if known is None:
         raise Invalid(f"The instance type {name!r} is not known to this version of Sagehen.")

@@ -1,4 +1,4 @@
-"""What a training job's attempt is to run: said by control, done by the agent, reported back."""
+"""Specs and reports of training job attempts, exchanged between control and agent."""
 
 from enum import StrEnum
 
@@ -20,84 +20,82 @@ __all__ = [
 
 
 class ChannelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One channel of InputDataConfig; the defaults are SageMaker's."""
+    """A channel of InputDataConfig, with SageMaker's defaults."""
 
     name: str
     s3_uri: str
     data_type: str = "S3Prefix"
-    """`S3Prefix`, `ManifestFile` or `AugmentedManifestFile`."""
+    """`S3Prefix`, `ManifestFile` or `AugmentedManifestFile`"""
     distribution: str = "FullyReplicated"
-    """`FullyReplicated` or `ShardedByS3Key`."""
+    """`FullyReplicated` or `ShardedByS3Key`"""
     input_mode: str = "File"
-    """`File` or `FastFile`."""
+    """`File` or `FastFile`"""
     content_type: str | None = None
     compression: str = "None"
-    """`None` or `Gzip`."""
+    """`None` or `Gzip`"""
     record_wrapper: str = "None"
     shuffle_seed: int | None = None
     attribute_names: tuple[str, ...] = ()
 
 
 class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Where checkpoints are kept while no attempt runs."""
-
     s3_uri: str
     local_path: str = "/opt/ml/checkpoints"
 
 
 class MetricDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A number to be found in the log: the first group of `regex`."""
+    """A metric that the first group of `regex` finds in the log."""
 
     name: str
     regex: str
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attempt at a training job. Each attempt has an id, and all of it stays as it is."""
+    """One attempt at a training job; never changes."""
 
     attempt_id: str
-    """Letters, digits and hyphens; what the agent calls it."""
+    """letters, digits and hyphens"""
     job_name: str
     job_arn: str
     image: str
     instance_type: str
     instance_count: int = 1
     volume_gb: int = 30
-    """The most that a host's files may take, inputs and outputs together."""
+    """the most that a host's files may take, inputs and outputs together"""
     entrypoint: tuple[str, ...] = ()
-    """ContainerEntrypoint; empty: what the image stands for."""
+    """ContainerEntrypoint; empty: the image's default"""
     arguments: tuple[str, ...] = ()
     hyperparameters: dict[str, str] = {}
     environment: dict[str, str] = {}
     channels: tuple[ChannelSpec, ...] = ()
     output_uri: str
-    """`S3OutputPath`; what is written goes to `<output_uri>/<job_name>/output/`."""
+    """`S3OutputPath`; outputs go to `<output_uri>/<job_name>/output/`"""
     compress_output: bool = True
-    """False: the files one by one (CompressionType NONE)."""
+    """False: separate files (CompressionType NONE)"""
     checkpoint: CheckpointSpec | None = None
     metric_definitions: tuple[MetricDefinition, ...] = ()
     network_isolation: bool = False
-    """The container gets no credentials, and is not to see those of the home."""
+    """no credentials in the container, nor access to those of the home"""
     runtime_seconds: float
-    """How long it may run from when its code starts; then it is stopped: MAX_RUNTIME."""
+    """from the start of its code; then it is stopped with MAX_RUNTIME"""
     stop_grace_seconds: float = 120
-    """From SIGTERM to SIGKILL."""
+    """from SIGTERM to SIGKILL"""
 
 
 class JobPhase(StrEnum):
-    """What an attempt does now, by SageMaker's SecondaryStatus."""
+    """The phase of an attempt, named by SageMaker's SecondaryStatus."""
 
     STARTING = "Starting"
     DOWNLOADING = "Downloading"
     TRAINING = "Training"
-    """Its code runs."""
+    """its code runs"""
     UPLOADING = "Uploading"
 
 
 class PhaseChange(msgspec.Struct, frozen=True, kw_only=True):
     phase: JobPhase
     at: float
-    """Seconds since the epoch, as every `_at`."""
+    """seconds since the epoch, like every `_at`"""
 
 
 class JobOutcome(StrEnum):
@@ -105,19 +103,19 @@ class JobOutcome(StrEnum):
 
     COMPLETED = "Completed"
     FAILED = "Failed"
-    """By its own or its caller's fault; another attempt would fail too."""
+    """by its own or its caller's fault; another attempt would fail too"""
     STOPPED = "Stopped"
-    """It was told to, and what it had written is uploaded."""
+    """on request; its outputs are uploaded"""
     MAX_RUNTIME = "MaxRuntimeExceeded"
-    """It ran for `runtime_seconds`, and what it had written is uploaded."""
+    """after `runtime_seconds`; its outputs are uploaded"""
     INTERRUPTED = "Interrupted"
-    """Its capacity was taken back: checkpoints are saved, nothing else."""
+    """capacity was taken back: only checkpoints are saved"""
     LOST = "Lost"
-    """By our fault (the disk, the object store): InternalServerError; another may succeed."""
+    """by our fault (disk, object store): InternalServerError; another attempt may succeed"""
 
 
 class JobMetric(msgspec.Struct, frozen=True, kw_only=True):
-    """The last value of a metric that the log told."""
+    """The last logged value of a metric."""
 
     name: str
     value: float
@@ -125,38 +123,34 @@ class JobMetric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One attempt as its agent sees it."""
+    """The agent's view of an attempt."""
 
     attempt_id: str
     phases: tuple[PhaseChange, ...] = ()
-    """All that it has been through, the last is now."""
+    """oldest first; the last is current"""
     outcome: JobOutcome | None = None
-    """None while it goes on."""
     ended_at: float | None = None
     running_seconds: float = 0
-    """How long its code has run, by a clock that does not jump; set with `outcome`."""
+    """run time of its code by the monotonic clock; set with `outcome`"""
     exit_code: int | None = None
     failure_reason: str | None = None
-    """SageMaker's sentence, at most 1,024 characters; set with FAILED and LOST."""
+    """SageMaker's sentence, at most 1,024 characters; set with FAILED and LOST"""
     metrics: tuple[JobMetric, ...] = ()
     stopping: bool = False
-    """It has been told to end."""
     artifacts: tuple[str, ...] = ()
-    """What was uploaded below `<output_uri>/<job_name>/output/`: `model.tar.gz`, `output.tar.gz`,
-    or `model/`, `data/` where they are not compressed; nothing where the folder was empty."""
+    """uploaded: `model.tar.gz`, `output.tar.gz`, or uncompressed `model/`, `data/`; empty ones
+    are left out"""
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """How an attempt is to end: STOPPED, or INTERRUPTED."""
+    """Ends an attempt as STOPPED or INTERRUPTED."""
 
     outcome: JobOutcome = JobOutcome.STOPPED
     grace_seconds: float | None = None
-    """From SIGTERM to SIGKILL; None: as its spec says."""
+    """from SIGTERM to SIGKILL; None: as in its spec"""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent answers when asked for its jobs."""
-
     version: int
-    """Grows with every change of any report; starts anew, higher, with each agent."""
+    """grows with every change of a report, also across restarts of the agent"""
     jobs: tuple[JobReport, ...]

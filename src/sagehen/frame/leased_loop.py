@@ -1,10 +1,8 @@
-"""A loop that one control at a time runs: woken by hints, reports and time, tried again on failure.
+"""A loop that one control at a time runs, woken by hints and by time.
 
 wake → hold the lease → take a turn → rest until the next wake
 
-Woken by time alone, a loop that had nothing left to do takes no turn before something is committed.
-
-What is swept now and then, for as long as control lives.
+A timed wake takes no turn if nothing was left to do and nothing was committed since.
 """
 
 import asyncio
@@ -31,41 +29,36 @@ LONGEST_ERROR_SECONDS = 10.0
 
 
 class LeasedLoop(ABC):
-    """What the loops over endpoints and over training jobs have in common."""
+    """The base of the reconcile loops for endpoints and training jobs."""
 
     def __init__(self, database: Database, clock: Clock, lease_name: str, holder: str) -> None:
         self.first_look = asyncio.Event()
-        """The first turn has ended, well or not."""
+        """set when the first turn has ended, well or not"""
         self._clock = clock
         self._held = HeldLease(database, clock, lease_name, holder)
         self._wake = Wake()
         self._idle = IdleCheck(database.commits, clock)
         self._waits = False
-        """Another control has the lease, and the log says so."""
+        """another control holds the lease, and this is logged"""
         self._errors = 0
 
     @abstractmethod
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """What runs beside the loop, until it ends."""
+        """Returns what runs beside the loop, until the loop ends."""
 
     @abstractmethod
     async def step(self) -> float | None:
-        """Bring everything one step on; returns the seconds until the next is due, or None where
-        nothing is left to do until rows change or a hint comes.
-
-        Raises:
-            LeaseLost: another control took over in between.
-        """
+        """Returns the seconds until the next step, or None if nothing is left to do until a change.
+        Raises LeaseLost."""
 
     async def stand_by(self) -> None:  # noqa: B027
-        """Do what is to be done of this one's own while another control reconciles."""
+        """Does this control's own duties while another control reconciles."""
 
     def hint(self) -> None:
-        """Rows have changed: look now. May be called from any thread, at any time."""
+        """Wakes the loop. Safe from any thread."""
         self._wake.hint()
 
     async def run(self) -> None:
-        """Reconcile until cancelled; then let go of the lease."""
         self._wake.begin()
         beside = [asyncio.create_task(one) for one in self.companions()]
         try:
@@ -78,7 +71,7 @@ class LeasedLoop(ABC):
             await self._held.let_go()
 
     async def _turn_or_back_off(self) -> float:
-        """Take a turn; however it ends, the seconds until the next if nothing happens."""
+        """Returns the seconds until the next turn."""
         try:
             if not self._wake.is_set and self._idle.is_idle and await self._hold_lease():
                 return LONGEST_REST_SECONDS
@@ -93,22 +86,18 @@ class LeasedLoop(ABC):
             self._errors += 1
             wait = backoff_seconds(self._errors - 1, FIRST_ERROR_SECONDS, LONGEST_ERROR_SECONDS)
             about = {"action": "reconcile_failed", "wait_seconds": wait}
-            # What is expected to happen now and then needs no traceback.
+            # Expected errors need no traceback.
             trace = not isinstance(error, (SagehenError, OSError))
             said = "Reconciling failed and is tried again: %s"
             log.error(said, error, exc_info=trace, extra=about)
-            # Not cut short by a hint: what fails at once would be tried without end.
+            # A hint does not shorten this wait: instant failures would be retried without pause.
             await self._clock.sleep(wait)
             return 0
         self._errors = 0
         return wait
 
     async def turn(self) -> float:
-        """Take a step, where it is ours to take; returns the seconds until the next turn is due.
-
-        Raises:
-            LeaseLost: another control took over in between.
-        """
+        """Steps if the lease is held; returns the seconds until the next turn. Raises LeaseLost."""
         self._wake.clear()
         self._idle.begin()
         if not await self._hold_lease():
@@ -129,7 +118,6 @@ class LeasedLoop(ABC):
         return held
 
     async def _rest(self, seconds: float) -> None:
-        """Until woken, at most `seconds`."""
         waits = [
             asyncio.ensure_future(self._wake.wait()),
             asyncio.ensure_future(self._clock.sleep(seconds)),
@@ -145,10 +133,8 @@ class LeasedLoop(ABC):
 async def keep_sweeping(
     sweep: Callable[[], Awaitable[object]], seconds: float, clock: Clock, what: str
 ) -> None:
-    """Sweep every `seconds` until cancelled; what fails is logged and tried again.
-
-    `what` is swept, as the log says it.
-    """
+    """Sweeps every `seconds` until cancelled; failures are logged and retried. `what` is for the
+    log."""
     about = {"action": "sweep"}
     while True:
         try:

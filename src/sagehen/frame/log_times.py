@@ -1,8 +1,7 @@
-"""When what is in a container's log was printed: a file beside it, written by the agent.
+"""The index of print times beside a container's log, written by the agent.
 
-A header says of which file it is (a file keeps its inode when it is put aside), how much was
-printed before it, and when the log was begun. Then each entry says when what lies behind an offset
-was printed: entries are at least `RESOLUTION_MS` apart, and never go back.
+A header identifies the file by its inode, which rotation keeps. Each entry holds an offset and its
+print time, ascending, at least `RESOLUTION_MS` apart.
 """
 
 import struct
@@ -14,27 +13,25 @@ __all__ = ["ENTRY", "HEADER", "RESOLUTION_MS", "Header", "put_aside", "read_head
 RESOLUTION_MS = 10
 
 _MAGIC = b"SGHTIME1"
-# In this machine's order of bytes, so that entries can be looked at where they lie.
+# Native byte order: entries are read in place.
 HEADER = struct.Struct("=8sQQQ")
 ENTRY = struct.Struct("=QQ")
-"""Offset in the file; milliseconds since the epoch."""
+"""offset in the file; milliseconds since the epoch"""
 
 
 class Header(NamedTuple):
-    """What an index begins with."""
-
     inode: int
     base: int
-    """Bytes of the log that came before this file, all put aside or gone."""
+    """bytes of the log before this file"""
     created_ms: int
-    """When the log's first file was begun."""
+    """when the log's first file was begun"""
 
     def pack(self) -> bytes:
         return HEADER.pack(_MAGIC, *self)
 
 
 def read_header(data: bytes) -> Header | None:
-    """None where it is none of ours, or not whole."""
+    """Returns None where the header is foreign or incomplete."""
     if len(data) < HEADER.size:
         return None
     magic, *fields = HEADER.unpack_from(data)
@@ -42,10 +39,9 @@ def read_header(data: bytes) -> Header | None:
 
 
 def put_aside(log: Path) -> Path:
-    """Where a log that was full lies; its times beside it."""
+    """Returns the path of the rotated log."""
     return log.with_name(log.name + ".1")
 
 
 def times_path(log: Path) -> Path:
-    """Where the times of a log lie."""
     return log.with_name(log.name + ".times")

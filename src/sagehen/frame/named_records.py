@@ -1,11 +1,4 @@
-"""Records that have a name of their own.
-
-What has a name of its own, a row each: looked up whatever the name's case, listed in pages.
-
-Pages of named rows: filtered, sorted, continued by a token that says where the last ended.
-
-What the List operations share: their parameters, and how a page is answered.
-"""
+"""Tables of named records, and the pages of List operations."""
 
 import base64
 import re
@@ -47,41 +40,36 @@ __all__ = [
 
 
 class NamedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What has a name of its own."""
-
     name: str
     arn: str
     created_at: float
-    """Seconds since the epoch, as every `_at`."""
+    """seconds since the epoch, like every `_at`"""
 
 
 ListedRecord = TypeVar("ListedRecord", bound=msgspec.Struct)
 
 _WORD = re.compile(r"[A-Za-z0-9-]{1,63}")
-"""What is in a position besides times: a name or a status."""
 
 
 class ListQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What a List operation asks for. Times are seconds since the epoch."""
+    """The parameters of a List operation; times are seconds since the epoch."""
 
     limit: int
     sort_column: str = "created_at"
-    """`name`, `created_at` or, for endpoints, `status`."""
+    """`name`, `created_at` or, for endpoints, `status`"""
     descending: bool = True
     token: str | None = None
     name_contains: str | None = None
     created_before: float | None = None
-    """Exclusive; `created_after` is inclusive. So SageMaker's reference says."""
+    """exclusive, while `created_after` is inclusive, as in SageMaker's reference"""
     created_after: float | None = None
     modified_before: float | None = None
-    """Exclusive, as `modified_after` is."""
+    """exclusive, like `modified_after`"""
     modified_after: float | None = None
     status: str | None = None
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
-    """The last row of a page, and the order it was the last in."""
-
     sort_column: str
     descending: bool
     value: float | str
@@ -91,13 +79,10 @@ class _Position(msgspec.Struct, frozen=True, array_like=True):
 def page(
     connection: Connection, table: Table, kind: type[ListedRecord], query: ListQuery
 ) -> tuple[list[ListedRecord], str | None]:
-    """One page of records, and the token of the next page or None at the end.
+    """Returns a page and the next page's token, if any. Ties are sorted by name; changes between
+    pages shift nothing.
 
-    Rows that are equal in the sort column are in the order of their names. Rows that come or go
-    between two pages shift nothing: the next page starts behind the last row seen.
-
-    Raises:
-        Invalid: the token is none of ours, or belongs to another order.
+    Raises Invalid for a foreign token or one of another order.
     """
     sort = table.c.key if query.sort_column == "name" else table.c[query.sort_column]
     where = _filters(table, query)
@@ -163,7 +148,6 @@ Record = TypeVar("Record", bound=NamedRecord)
 
 
 def table_of_definitions(name: str) -> Table:
-    """The table of what is kept as it was given."""
     return Table(
         name,
         METADATA,
@@ -176,48 +160,43 @@ def table_of_definitions(name: str) -> Table:
 
 
 class NamedTable(Generic[Record]):
-    """The records of one kind. `table` has a column `key`, and one for each field of `kind`."""
+    """The records of one kind. `table` has a column `key` besides the fields of `kind`."""
 
     def __init__(self, table: Table, kind: type[Record]) -> None:
         self.table = table
         self.kind = kind
-        # Made once: to make it takes longer than to run it.
+        # Built once: building takes longer than running.
         columns = (table.c[name] for name in kind.__struct_fields__)
         self._get = select(*columns).where(table.c.key == bindparam("of_key"))
         self._get_for_update = self._get.with_for_update()
 
     def insert(self, connection: Connection, record: Record) -> None:
-        """Add a record; raises AlreadyExists."""
+        """Raises AlreadyExists."""
         rows.insert_named(connection, self.table, record, record.name)
 
     def get(self, connection: Connection, name: str) -> Record | None:
-        """The record of that name, whatever its case."""
         return self._find(connection, name, lock=False)
 
     def get_for_update(self, connection: Connection, name: str) -> Record | None:
-        """As `get`, and nobody else writes it until this transaction ends."""
+        """Like `get`, and locks the row until the transaction ends."""
         return self._find(connection, name, lock=True)
 
     def all(self, connection: Connection) -> list[Record]:
-        """Every record, by name."""
         return rows.select_records(connection, self.table, self.kind, order=[self.table.c.key])
 
     def update(self, connection: Connection, record: Record) -> bool:
-        """Write all of `record` over what is stored; False where it is gone.
+        """Returns False where the record is gone.
 
-        Hazard: read what you change in the same transaction, by `get_for_update`, or a change
-        made in between is lost.
+        Hazard: read with `get_for_update` in the same transaction, or a concurrent change is lost.
         """
         return rows.update_where(connection, self.table, record, self._is(record.name))
 
     def delete(self, connection: Connection, name: str) -> bool:
-        """Drop the record of that name; False where there is none."""
         return rows.delete_where(connection, self.table, self._is(name))
 
     def list_page(
         self, connection: Connection, query: ListQuery
     ) -> tuple[list[Record], str | None]:
-        """One page and the next page's token; raises Invalid on a bad token."""
         return page(connection, self.table, self.kind, query)
 
     def _find(self, connection: Connection, name: str, lock: bool) -> Record | None:
@@ -240,10 +219,7 @@ _SORT_COLUMNS = {"Name": "name", "CreationTime": "created_at", "Status": "status
 
 
 def list_query(params: dict[str, Any], order: str = "Descending") -> ListQuery:
-    """The query that a List operation's parameters ask for, with SageMaker's defaults.
-
-    `order` is its SortOrder where none is given.
-    """
+    """Takes SortOrder's default as `order`."""
     return ListQuery(
         limit=params.get("MaxResults", _DEFAULT_PAGE_SIZE),
         sort_column=_SORT_COLUMNS[params.get("SortBy", "CreationTime")],
@@ -266,12 +242,8 @@ def read_page(
     summarize: Callable[[Listed], dict[str, Any]],
     order: str = "Descending",
 ) -> dict[str, Any]:
-    """A List operation's answer: `member` holds the summaries of one page; `order` is
-    the SortOrder where none is given.
-
-    Raises:
-        AwsError: NextToken is none of ours.
-    """
+    """Puts summaries into `member`; `order` is SortOrder's default. Raises AwsError on a bad
+    NextToken."""
     with call.database.read() as connection:
         try:
             records, token = read(connection, list_query(params, order))
@@ -284,7 +256,6 @@ def read_page(
 
 
 def as_time(seconds: float) -> datetime:
-    """A stored time, as output members carry it."""
     return datetime.fromtimestamp(seconds, UTC)
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions that come from others: which of them may be used."""
+"""Checks and compiles regular expressions from users."""
 
 import re
 from re import _parser  # type: ignore[attr-defined]
@@ -11,18 +11,16 @@ from sagehen.base.errors import Invalid
 __all__ = ["compile_expression"]
 
 MOST_PARTS = 5000
-"""With what is repeated counted as often as it must be there: so it is held in memory."""
+"""counts each repetition at its minimum; bounds the memory"""
 
 _REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)
 
 
 def compile_expression(text: str) -> "regex.Pattern[str]":
-    """One of Python's, with a group to find a value by, and of a bounded size.
+    """Compiles an expression of bounded size, with a group, by `regex`, whose searches take a
+    time-out.
 
-    By `regex`, whose searches can be given a time; it takes nearly all that `re` does.
-
-    Raises:
-        Invalid: what is wrong with it, as the rest of a sentence.
+    Raises Invalid with the reason as the rest of a sentence.
     """
     try:
         _check(text)
@@ -32,17 +30,17 @@ def compile_expression(text: str) -> "regex.Pattern[str]":
 
 
 def _check(text: str) -> None:
-    """To compile `((a{9999}){9999})` takes all memory there is: that has to be told before."""
+    """Checked first, because compiling `((a{9999}){9999})` takes all memory."""
     tree = _parser.parse(text)
     parts = _count(tree)
     if parts > MOST_PARTS:
         raise Invalid("repeats too much too often: take smaller numbers in its braces.")
-    if tree.state.groups < 2:  # The whole is one.
+    if tree.state.groups < 2:  # the whole match is one
         raise Invalid("has no group: put the part that is the number into parentheses.")
 
 
 def _count(tree: Any) -> int:
-    """How many parts it has at the least, once all that is repeated is written out."""
+    """Counts the parts after expanding each repetition to its minimum."""
     return sum(1 + _count_inside(kind, what) for kind, what in tree)
 
 

@@ -1,4 +1,4 @@
-"""Which variant and which instance get a request: facts and chance in, a decision out."""
+"""Chooses the variant and the instance for a request."""
 
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -17,23 +17,18 @@ __all__ = [
 ]
 
 Random = Callable[[], float]
-"""A number in [0, 1)."""
+"""returns a number in [0, 1)"""
 
 
 class Busy(Protocol):
-    """Something that works on requests."""
-
     @property
     def outstanding(self) -> int:
-        """How many it works on now, as far as is known here."""
+        """Requests in progress, as far as known here."""
 
 
 class Slotted(Busy, Protocol):
-    """Something that works on so many requests at once and no more."""
-
     @property
-    def is_free(self) -> bool:
-        """It may get another request."""
+    def is_free(self) -> bool: ...
 
 
 B = TypeVar("B", bound=Busy)
@@ -41,10 +36,8 @@ S = TypeVar("S", bound=Slotted)
 
 
 def choose_variant(weights: Sequence[float], random: Random) -> int:
-    """The place of one of `weights`, each with the chance `weight / sum of weights`.
-
-    A weight of 0 is never chosen, unless all are 0: then all have the same chance.
-    """
+    """Returns an index, with the chance `weight / sum of weights`; if all are 0, with equal
+    chances."""
     if len(weights) == 1:
         return 0
     total = sum(weights)
@@ -59,12 +52,12 @@ def choose_variant(weights: Sequence[float], random: Random) -> int:
         if left < weight:
             return place
         left -= weight
-    # Rounding may leave a crumb behind the last weight.
+    # Rounding may leave a rest after the last weight.
     return last
 
 
 def choose_instance(instances: Sequence[B], strategy: RoutingStrategy, random: Random) -> B:
-    """One of `instances` (at least one) by SageMaker's routing strategy; ties fall at random."""
+    """Breaks ties at random. `instances` is not empty."""
     if len(instances) == 1:
         return instances[0]
     if strategy is RoutingStrategy.LEAST_OUTSTANDING_REQUESTS:
@@ -75,7 +68,6 @@ def choose_instance(instances: Sequence[B], strategy: RoutingStrategy, random: R
 
 
 def choose_free(instances: Sequence[S], strategy: RoutingStrategy, random: Random) -> S | None:
-    """One of `instances` (at least one) that is free, by the strategy; None where none is."""
     chosen = choose_instance(instances, strategy, random)
     if chosen.is_free:
         return chosen
@@ -84,10 +76,9 @@ def choose_free(instances: Sequence[S], strategy: RoutingStrategy, random: Rando
 
 
 def rank_by_affinity(instance_ids: Sequence[str], model: str) -> list[int]:
-    """The places of `instance_ids`, the one to hold `model` first.
+    """Returns indexes, the best home of `model` first.
 
-    Rendezvous hashing: every gateway finds the same order without asking anyone, and an instance
-    that comes or goes moves only the models that it gets or had.
+    Rendezvous hashing: all gateways agree, and a new or lost instance moves only its own models.
     """
     name = model.encode()
 
@@ -98,11 +89,10 @@ def rank_by_affinity(instance_ids: Sequence[str], model: str) -> list[int]:
 
 
 def choose_by_affinity(ranked: Sequence[S], holds: Sequence[bool], busy_from: int) -> S | None:
-    """An instance for a request that names a model; None where none is free.
+    """Chooses a free instance for a model, if any.
 
-    The first of those that hold the model, or else of all, that is free and works on fewer than
-    `busy_from` requests. So a model stays where it is until all who hold it are busy; then the
-    next gets a copy. When all are busy, the least busy of those that are free, a holder if any is.
+    Prefers instances with fewer than `busy_from` requests, holders of the model first; so another
+    copy is made only when all holders are busy. If all are busy: the least busy, a holder if any.
     """
     free = [(one, held) for one, held in zip(ranked, holds, strict=True) if one.is_free]
     holders = [one for one, held in free if held]

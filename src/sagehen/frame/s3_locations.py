@@ -1,4 +1,4 @@
-"""Where something lies in the object store, as addresses of S3 say it."""
+"""Addresses of objects and prefixes in S3."""
 
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
@@ -24,20 +24,16 @@ class Location:
         return self.key.endswith("/") or not self.key
 
     def below(self, relative: str) -> "Location":
-        """What lies at `relative` under this prefix, whether or not it was given with its `/`."""
+        """Appends `relative`, adding a missing `/`."""
         prefix = self.key if self.is_prefix else self.key + "/"
         return Location(self.bucket, prefix + relative)
 
 
 def parse_location(url: str) -> Location:
-    """Read `s3://bucket/key`, or S3's https form of it.
-
-    Raises:
-        Invalid: it is neither.
-    """
+    """Parses `s3://bucket/key`, or S3's https form. Raises Invalid."""
     scheme, separator, rest = url.partition("://")
     if scheme == "s3" and separator:
-        # Taken apart by hand: an s3:// address holds the key as it is, also `?`, `#` and brackets.
+        # Not by urlsplit: an s3:// address has a raw key, in which `?`, `#` and brackets are valid.
         bucket, _, key = rest.partition("/")
         if bucket:
             return Location(bucket, key)

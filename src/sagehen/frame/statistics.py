@@ -1,14 +1,6 @@
-"""Many values as few numbers: how many, their sum, least and greatest, and about how they lie.
+"""Mergeable statistics of metrics, with percentiles within 1 % from a DDSketch.
 
-How they lie is a DDSketch, with its own mapping of values to buckets, kept as a plain dictionary:
-so two of them merge by adding, and percentiles are within 1 %.
-
-Many times as counts in buckets: percentiles within 1 %, that add up over processes.
-
-A DDSketch, with its mapping of values to buckets. The buckets are a plain dictionary, so that two
-sketches merge by adding, and travel as they are.
-
-What CloudWatch keeps values under.
+A sketch is a dictionary of buckets, so that merging is adding.
 """
 
 import hashlib
@@ -36,7 +28,7 @@ __all__ = [
 
 RELATIVE_ERROR = 0.01
 MOST_LATENCY_BUCKETS = 1200
-"""From 1 µs to some seven hours: as many as integers of microseconds can come to fill here."""
+"""from 1 µs to about seven hours"""
 
 _LONGEST_US = 25_000_000_000
 _MAPPING = LogarithmicMapping(RELATIVE_ERROR)
@@ -46,7 +38,7 @@ _Bucket = Annotated[int, msgspec.Meta(ge=0, le=MOST_LATENCY_BUCKETS)]
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
-    """How often, how long in all, and how many were about how long; in microseconds."""
+    """A latency sketch, in microseconds."""
 
     count: _Count = 0
     sum: _Count = 0
@@ -59,7 +51,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
         return Latencies(count=self.count + other.count, sum=self.sum + other.sum, buckets=buckets)
 
     def __sub__(self, before: "Latencies") -> "Latencies":
-        """What came since `before`, which is of the same counters."""
+        """Subtracts an earlier copy of these counters."""
         added = {one: n - before.buckets.get(one, 0) for one, n in self.buckets.items()}
         return Latencies(
             count=self.count - before.count,
@@ -68,7 +60,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def __le__(self, other: "Latencies") -> bool:
-        """Whether the same counters can show `other` later."""
+        """Returns whether `other` may be a later copy of these counters."""
         return (
             self.count <= other.count
             and self.sum <= other.sum
@@ -76,7 +68,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def quantile(self, share: float) -> float | None:
-        """The time that `share` of all did not exceed, within RELATIVE_ERROR; None of nothing."""
+        """Returns the time that `share` of all did not exceed; None if empty."""
         rank = share * (sum(self.buckets.values()) - 1)
         below = 0
         for bucket in sorted(self.buckets):
@@ -87,30 +79,30 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_to_buckets(buckets: dict[int, int], times: Iterable[tuple[int, int]]) -> None:
-    """Count `times`, each a number of microseconds and how often it was seen."""
+    """Takes pairs of microseconds and their number."""
     for microseconds, count in times:
         bucket = _latency_bucket(microseconds)
         buckets[bucket] = buckets.get(bucket, 0) + count
 
 
-@lru_cache(2048)  # Of a few hundred times of quick models; slow ones never come to the same twice.
+@lru_cache(2048)  # slow models' times rarely repeat; quick models have a few hundred
 def _latency_bucket(microseconds: int) -> int:
     return int(_MAPPING.key(min(max(microseconds, 1), _LONGEST_US)))
 
 
 MOST_BUCKETS = 2048
-"""Of one set; beyond it the lowest become one. Values of one kind fill far fewer."""
+"""per sketch; the lowest buckets beyond it are merged"""
 
 _ZERO = 0
 _ONE = 100_000
-"""The bucket of 1; that of -1 is the same below nothing. The mapping's own numbers, from -35,000 to
-35,000 over all numbers there are, lie around it: so the buckets are in the order of the values."""
+"""bucket of 1 (negated: of -1). The mapping's range is ±35,000, so that buckets ascend
+with values."""
 _SMALLEST = 1e-300
-"""What is nearer to nothing counts as nothing."""
+"""smaller magnitudes count as 0"""
 
 
 class Statistics:
-    """Of values that are added one by one, or of sets that are merged; it changes."""
+    """Mutable statistics of single values or merged sets."""
 
     __slots__ = ("buckets", "count", "maximum", "minimum", "sum")
 
@@ -120,10 +112,9 @@ class Statistics:
         self.minimum = math.inf
         self.maximum = -math.inf
         self.buckets: dict[int, float] | None = {}
-        """How many lie in each; None where nobody knows how they lie."""
+        """count per bucket; None where the distribution is unknown"""
 
     def add(self, value: float, count: float = 1) -> None:
-        """A value that was seen `count` times."""
         self.count += count
         self.sum += value * count
         if value < self.minimum:
@@ -135,7 +126,6 @@ class Statistics:
             self.buckets[bucket] = self.buckets.get(bucket, 0) + count
 
     def merge(self, other: "Statistics") -> None:
-        """Both sets together."""
         self.count += other.count
         self.sum += other.sum
         self.minimum = min(self.minimum, other.minimum)
@@ -154,15 +144,15 @@ class Statistics:
         return made
 
     def percentile(self, percent: float) -> float | None:
-        """The least value that `percent` of all did not exceed, within 1 %; None: unknown.
+        """Returns the least value that `percent` of all did not exceed, within 1 %.
 
-        So of two values the 90th percentile is the greater one, as in CloudWatch.
+        Of two values, the 90th percentile is the greater one, as in CloudWatch.
         """
         if self.buckets is None or not self.buckets:
             return None
         if percent in (0, 100):
             return self.maximum if percent else self.minimum
-        # What 99.9 / 100 * 1000 is too much, in binary, must not ask for one value more.
+        # Binary rounding of 99.9 / 100 * 1000 must not require one more value.
         wanted = percent / 100 * sum(self.buckets.values()) * (1 - 1e-12)
         so_far = 0.0
         found = self.maximum
@@ -175,7 +165,7 @@ class Statistics:
 
 
 def of_values(values: Mapping[float, float]) -> Statistics:
-    """Values, each with how often it was seen."""
+    """Takes a count for each value."""
     made = Statistics()
     for value, count in values.items():
         made.add(value, count)
@@ -183,7 +173,7 @@ def of_values(values: Mapping[float, float]) -> Statistics:
 
 
 def of_set(count: float, total: float, minimum: float, maximum: float) -> Statistics:
-    """A set that somebody else has counted; how it lies is known only of one value."""
+    """Knows the distribution only where all values are equal."""
     if minimum == maximum:
         return of_values({minimum: count})
     made = Statistics()
@@ -193,7 +183,7 @@ def of_set(count: float, total: float, minimum: float, maximum: float) -> Statis
 
 
 def of_latencies(latencies: Latencies) -> Statistics:
-    """The times of a gateway's sketch; the least and the greatest within 1 %."""
+    """Converts a gateway's sketch; minimum and maximum are within 1 %."""
     made = Statistics()
     if latencies.buckets:
         made.count, made.sum = latencies.count, latencies.sum
@@ -202,7 +192,7 @@ def of_latencies(latencies: Latencies) -> Statistics:
     return made
 
 
-@lru_cache(4096)  # Counters add the same few numbers all the time.
+@lru_cache(4096)
 def _bucket(value: float) -> int:
     if value > _SMALLEST:
         return _ONE + int(_MAPPING.key(value))
@@ -227,17 +217,17 @@ def _with_fewer(buckets: dict[int, float]) -> dict[int, float]:
 
 
 Dimensions = tuple[tuple[str, str], ...]
-"""Names and values, in the order of the names."""
+"""names and values, sorted by name"""
 
 
 class Series(NamedTuple):
-    """Values that belong together. Those that differ only in the unit are of one metric."""
+    """The key of a time series. Series that differ only in unit belong to one metric."""
 
     namespace: str
     name: str
     dimensions: Dimensions
     unit: str = "None"
-    """CloudWatch's word for it."""
+    """CloudWatch's unit"""
 
     @property
     def digest(self) -> str:
@@ -245,7 +235,7 @@ class Series(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """A digest too, of all but the unit."""
+        """A digest without the unit."""
         return _digest(*self[:3])
 
 

@@ -18,13 +18,12 @@ TAGS = Table(
 
 
 def get(connection: Connection, arn: str) -> dict[str, str]:
-    """The tags of a resource, by key; empty where it has none."""
     statement = select(TAGS.c.key, TAGS.c.value).where(TAGS.c.arn == arn).order_by(TAGS.c.key)
     return {row.key: row.value for row in connection.execute(statement)}
 
 
 def get_all(connection: Connection, arns: Iterable[str]) -> dict[str, dict[str, str]]:
-    """The tags of several resources, by ARN; those that have none are left out."""
+    """Leaves out resources without tags."""
     found: dict[str, dict[str, str]] = {}
     statement = select(TAGS).where(TAGS.c.arn.in_(list(arns))).order_by(TAGS.c.key)
     for row in connection.execute(statement):
@@ -33,7 +32,7 @@ def get_all(connection: Connection, arns: Iterable[str]) -> dict[str, dict[str, 
 
 
 def put(connection: Connection, arn: str, tags: Mapping[str, str]) -> None:
-    """Set tags of a resource; those of the same key are overwritten, others stay."""
+    """Sets tags; other keys stay."""
     for key, value in tags.items():
         statement = upsert(connection, TAGS).values(arn=arn, key=key, value=value)
         connection.execute(
@@ -44,10 +43,8 @@ def put(connection: Connection, arn: str, tags: Mapping[str, str]) -> None:
 
 
 def delete(connection: Connection, arn: str, keys: Iterable[str]) -> None:
-    """Take tags off a resource; keys that it has not are passed over."""
     delete_where(connection, TAGS, TAGS.c.arn == arn, TAGS.c.key.in_(list(keys)))
 
 
 def drop(connection: Connection, arn: str) -> None:
-    """Take all tags off a resource that is going."""
     delete_where(connection, TAGS, TAGS.c.arn == arn)

@@ -1,1 +1,1 @@
-"""The only SQL: tables, migrations, and the statements over them."""
+"""The state: tables, migrations and the SQL helpers over them."""

@@ -1,4 +1,4 @@
-"""Whether anybody has committed to the state: for loops that look whether there is work."""
+"""Tells loops whether anything was committed to the state since their last look."""
 
 import sqlite3
 import threading
@@ -10,25 +10,25 @@ from sagehen.base.clock import Clock
 __all__ = ["Commits", "IdleCheck"]
 
 LONGEST_IDLE_SECONDS = 30.0
-"""A loop takes a turn so often whatever it knows: were that wrong, it would be for no longer."""
+"""seconds; a turn is due this often in any case, which bounds the harm of a missed commit"""
 
 
 class Commits:
-    """Sees every commit to a state in SQLite, of this process and of others.
+    """Sees every commit to an SQLite state, by any process.
 
-    Looking takes some microseconds and no disk: SQLite keeps a count in shared memory.
+    A look takes some microseconds and no disk: SQLite keeps a counter in shared memory.
     """
 
     def __init__(self, file: Path | None) -> None:
-        """`file` is None for a state of another kind, whose commits are not seen."""
+        """`file` is None for other databases, whose commits are not seen."""
         self._file = file
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._connections = 0
-        """How many there have been: each counts commits anew, from the same number on."""
+        """each connection counts from the same number on"""
 
     def version(self) -> tuple[int, int] | None:
-        """Another pair of numbers after each commit; None where that cannot be told."""
+        """Returns a pair that changes with each commit; None if unknown."""
         if self._file is None:
             return None
         with self._lock:
@@ -53,7 +53,7 @@ class Commits:
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    # It must never wait: it is asked in the event loop.
+    # Never wait in the event loop.
     address = f"file:{quote(str(file))}?mode=rw"
     return sqlite3.connect(
         address, uri=True, timeout=0, isolation_level=None, check_same_thread=False
@@ -61,34 +61,30 @@ def _connect(file: Path) -> sqlite3.Connection:
 
 
 class IdleCheck:
-    """Tells a loop that was woken by time alone whether there can be anything new to look at.
-
-    A turn looks at everything there is, in several queries; while nobody does anything there is
-    nothing to be found. The loop says after each turn what it knows; a hint goes before all that.
-    """
+    """Tells a loop that was woken by time alone whether there can be new work; a turn's queries are
+    wasted while nothing changes."""
 
     def __init__(self, commits: Commits, clock: Clock) -> None:
         self._commits = commits
         self._clock = clock
         self._version: tuple[int, int] | None = None
-        """As of the beginning of the last turn, where nothing was left to do; else None."""
+        """at the beginning of a turn that left nothing to do"""
         self._until = 0.0
-        """Monotonic: when the next turn is due all the same."""
+        """seconds, monotonic"""
         self._beginning: tuple[int, int] | None = None
 
     def begin(self) -> None:
-        """A turn begins: what is committed from now on, it may not see."""
+        """Begins a turn, which may not see later commits."""
         self._version = None
         self._beginning = self._commits.version()
 
     def end(self) -> None:
-        """The turn that began last found nothing to do, now or later."""
+        """Records that the turn left nothing to do."""
         self._version = self._beginning
         self._until = self._clock.monotonic() + LONGEST_IDLE_SECONDS
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was committed since a turn that found nothing to do."""
         if self._version is None or self._clock.monotonic() >= self._until:
             return False
         return self._commits.version() == self._version

@@ -1,7 +1,4 @@
-"""Opens the state and gives out transactions.
-
-A lock that is given to whoever has waited longest.
-"""
+"""Opens the state and gives out transactions."""
 
 import sqlite3
 import threading
@@ -22,11 +19,7 @@ __all__ = ["Database", "FairLock", "notify"]
 
 
 class FairLock:
-    """One thread at a time has the turn. Not to be taken again by the thread that has it.
-
-    Args:
-        longest_wait_seconds: for a turn.
-    """
+    """A lock that goes to the longest waiting thread. Not reentrant."""
 
     def __init__(self, longest_wait_seconds: float) -> None:
         self._longest_wait_seconds = longest_wait_seconds
@@ -36,11 +29,7 @@ class FairLock:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Have the turn while the block runs.
-
-        Raises:
-            Unavailable: it did not come in time.
-        """
+        """Raises Unavailable after `longest_wait_seconds`."""
         self._take()
         try:
             yield
@@ -58,7 +47,7 @@ class FairLock:
             return
         with self._lock:
             if mine.is_set():
-                return  # It came in this very moment.
+                return  # granted just now
             self._waiting.remove(mine)
         raise Unavailable(
             f"The state was busy with other writes for {self._longest_wait_seconds:g} seconds."
@@ -75,7 +64,7 @@ class FairLock:
 _LOCK_WAIT_SECONDS = 30
 _NOTIFIED = "sagehen.notified"
 _Notifications = set[tuple[str, str]]
-"""Channels and payloads."""
+"""channels and payloads"""
 
 _DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_POSTGRES = ("XX001", "XX002")
@@ -87,13 +76,13 @@ class Database:
     """The state: SQLite in the home by default, or PostgreSQL."""
 
     def __init__(self, url: str, *, locks_leases: bool = False) -> None:
-        """Open lazily; `url` is SQLAlchemy's. Making the tables is `store.migrate`'s task.
+        """Opens lazily. `state.migrate` makes the tables.
 
         Args:
-            locks_leases: leases are held by a lock beside a state in SQLite, and not renewed.
-
+            url: for SQLAlchemy.
+            locks_leases: hold leases by a file lock beside an SQLite state, without renewals.
         Raises:
-            SettingError: the URL is malformed, of another kind of database, or lacks its driver.
+            SettingError: the URL is malformed, of an unsupported database, or lacks its driver.
         """
         self.engine: Engine = _make_engine(url)
         self._sqlite = self.engine.dialect.name == "sqlite"
@@ -101,24 +90,22 @@ class Database:
         self.commits = Commits(self._file)
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
-        # SQLite has one writer at a time, and lets those who wait for it look now and then: beside
-        # one that begins again at once, the others would wait for seconds.
+        # SQLite's waiting writers only poll: a busy writer would make them wait for seconds.
         self._turns = FairLock(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
         self.damage: str | None = None
-        """What a statement has met: a sentence for the user. None where none has met any."""
+        """damage found by a statement, as a sentence"""
         event.listen(self.engine, "handle_error", self._note_damage)
 
     def listen(self, channel: str, listener: Callable[[str], None]) -> None:
-        """Call `listener` with each payload for `channel`, after this object's commit of it.
+        """Calls `listener` with each payload for `channel`, after a commit by this object.
 
-        It is called in the thread that committed; it must be quick and not raise.
+        Runs in the committing thread; it must be quick and not raise.
         """
         self._listeners.append((channel, listener))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that sees one state of the rows and changes nothing."""
         with self.engine.connect() as connection:
             if self._sqlite:
                 connection.exec_driver_sql("BEGIN")
@@ -128,11 +115,11 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that is on disk when the block ends, and gone when it raises.
+        """Opens a transaction: on disk when the block ends, undone when it raises.
 
         Raises:
-            StateFull: there is no room for it.
-            Unavailable: too many writes of this process came before it.
+            StateFull: the disk is full.
+            Unavailable: other writes of this process took too long.
         """
         turn = self._turns.turn() if self._turns else nullcontext()
         with turn, self._transaction() as (connection, notified):
@@ -145,8 +132,8 @@ class Database:
             notified: _Notifications = set()
             connection.info[_NOTIFIED] = notified
             if self._sqlite:
-                # Take the write lock at once: a lock taken half-way can fail with SQLITE_BUSY
-                # at once, whatever the time-out, when another writer came in between.
+                # Lock at once: an upgrade from a read lock can fail with SQLITE_BUSY despite the
+                # time-out.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             try:
                 with _telling_when_full():
@@ -175,17 +162,16 @@ class Database:
 
     @property
     def _file(self) -> Path | None:
-        """Where a state in SQLite is."""
         name = self.engine.url.database
         return Path(name) if self._sqlite and name and name != ":memory:" else None
 
     def lease_lock(self, name: str) -> Path | None:
-        """The file by whose lock a lease is held; None where rows alone say who has it: all who
-        use a state in SQLite are on one machine, of PostgreSQL they need not be."""
+        """Returns the file to lock for a lease; None where rows alone decide. Users of PostgreSQL
+        may be on several machines."""
         file = self._file if self._locks_leases else None
         if file is None:
             return None
-        file = file.resolve()  # Whatever link a process knows it by, there is one lock.
+        file = file.resolve()  # one lock, whichever link is used
         return file.with_name(f"{file.name}-lease-{name}")
 
     def close(self) -> None:
@@ -194,9 +180,9 @@ class Database:
 
 
 def notify(connection: Connection, channel: str, payload: str = "") -> None:
-    """Have those who `listen` on `channel` get `payload`, once this transaction is on disk.
+    """Sends `payload` to the listeners of `channel` after the commit.
 
-    Within this process only. It is a hint, no promise: a process that dies in between tells nobody.
+    Only a hint, within this process; lost if the process dies.
     """
     notified: _Notifications | None = connection.info.get(_NOTIFIED)
     if notified is not None:
@@ -235,12 +221,12 @@ def _make_engine(url: str) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # Without this the driver starts transactions on its own, and never for reads.
+    # Otherwise the driver begins transactions itself, and never for reads.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout = {_LOCK_WAIT_SECONDS * 1000}")
     cursor.execute("PRAGMA journal_mode = WAL")
-    # FULL: a committed transaction survives the loss of power, not only of the process.
+    # FULL: commits survive a power failure, not only the end of the process.
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()

@@ -1,5 +1,4 @@
-"""Writes of many threads and coroutines in one transaction, so that they share one wait for the
-disk."""
+"""Groups writes of many threads and coroutines into one transaction, with one wait for the disk."""
 
 import asyncio
 import threading
@@ -25,11 +24,10 @@ MOST_TRIES = 5
 
 
 class GroupCommit:
-    """Whoever comes first commits for all who came while the last commit was under way.
+    """The first writer commits for all that arrived during the last commit.
 
-    What `work` wrote is undone when it raises, and its exception comes out. It may run together
-    with others' work, each seeing what those before it wrote. A disk that is full, or a database
-    that is away, fails the whole group, with what Database.write raises.
+    Works see the writes before theirs; a failed one is undone alone and raises to its caller. A
+    full disk or lost database fails the whole group.
     """
 
     def __init__(self, database: Database) -> None:
@@ -40,20 +38,19 @@ class GroupCommit:
         self._asked = False
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
-        """Do `work` in a write transaction; when this returns, it is on disk."""
+        """Returns once the writes are on disk."""
         done: Future[Result] = Future()
         self._waiting.append((work, done))
         with self._turn:
-            # Whoever had the turn before may have done this one already. A group has a bound, so
-            # it may take a few.
+            # An earlier group may have included this work; being bounded, it may take several.
             while not done.done():
                 self._commit_group()
         return done.result()
 
     async def join(self, work: Callable[[Connection], Result]) -> Result:
-        """As `run`, without a thread for each who waits.
+        """Like `run`, without a thread per caller.
 
-        Who is cancelled while it runs does not know whether it is on disk.
+        A cancelled caller does not know whether its writes are on disk.
         """
         done: Future[Result] = Future()
         self._waiting.append((work, done))
@@ -65,12 +62,12 @@ class GroupCommit:
         return await asyncio.wrap_future(done)
 
     def close(self) -> None:
-        """Finish what has been asked for; then `join` must not be called again."""
+        """Finishes pending work; do not call `join` afterwards."""
         if self._thread is not None:
             self._thread.shutdown()
 
     def _commit_all(self) -> None:
-        # First: who comes from now on either is seen below, or asks again.
+        # Reset first: later callers are seen below, or submit again.
         self._asked = False
         with self._turn:
             while self._waiting:
@@ -93,7 +90,6 @@ class GroupCommit:
                 done.set_exception(fault)
 
     def _commit(self, group: Sequence[_Waiting], tries: int = MOST_TRIES) -> list[_Outcome]:
-        """What came of each, once all are on disk."""
         try:
             with self.database.write() as connection:
                 return [(done, *attempt(connection, work)) for work, done in group]
@@ -103,27 +99,26 @@ class GroupCommit:
         return self._commit(group, tries - 1)
 
     def _take_group(self) -> list[_Waiting]:
-        """The next to be done; who was cancelled before it began is left out."""
         count = min(len(self._waiting), MOST_IN_GROUP)
         group = [self._waiting.popleft() for _ in range(count)]
         return [one for one in group if one[1].set_running_or_notify_cancel()]
 
 
 def _was_in_a_circle(error: OperationalError) -> bool:
-    """Each waited for the other's rows: nothing is wrong with either."""
+    """Returns whether the database ended a deadlock or serialization conflict: a retry helps."""
     return getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
 
 
 def attempt(
     connection: Connection, work: Callable[[Connection], Result]
 ) -> tuple[Result | None, Exception | None]:
-    """What `work` returns, or what it raises; then what it wrote is undone, and nothing else."""
-    # By the driver: SQLAlchemy's own savepoints cost several times as much.
+    """Returns a result or an exception; undoes the writes of a failed `work` only."""
+    # Plain SQL: SQLAlchemy's savepoints are several times slower.
     connection.exec_driver_sql("SAVEPOINT one")
     try:
         result = work(connection)
     except OperationalError:
-        # The database's own trouble, which is everybody's: the disk is full, the connection lost.
+        # Faults of the database affect the whole group.
         raise
     except Exception as error:
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT one")

@@ -1,9 +1,4 @@
-"""Leases: who may run a loop now. One that is not renewed in time is anyone's.
-
-A lease that one loop holds for as long as it runs.
-
-A lock on a file, by which the controls of one machine keep each other from a lease.
-"""
+"""Leases: the holder may run a loop, until the lease is released or expires."""
 
 import contextlib
 import fcntl
@@ -46,10 +41,7 @@ LEASES = Table(
 
 
 def acquire(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
-    """Take the lease until `now + ttl_seconds`; False while another holds it.
-
-    Who holds it already keeps it for longer.
-    """
+    """Takes or extends the lease; returns False while another holds it."""
     statement = upsert(connection, LEASES).values(
         name=name, holder=holder, expires_at=now + ttl_seconds
     )
@@ -62,20 +54,14 @@ def acquire(connection: Connection, name: str, holder: str, now: float, ttl_seco
 
 
 def renew(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
-    """Keep a lease for `ttl_seconds` from `now`; False where it is no longer the holder's.
-
-    It may have run out, as long as nobody else took it.
-    """
+    """Extends the lease, even after it expired; returns False if another has taken it."""
     mine = (LEASES.c.name == name) & (LEASES.c.holder == holder)
     statement = update(LEASES).where(mine).values(expires_at=now + ttl_seconds)
     return connection.execute(statement).rowcount == 1
 
 
 def holder(connection: Connection, name: str, now: float | None) -> str | None:
-    """Who holds the lease at `now`; None where it is anyone's.
-
-    Without `now` it is whoever took it last, even if it has run out.
-    """
+    """Returns the holder at `now`; without `now`, the last holder."""
     query = select(LEASES.c.holder).where(LEASES.c.name == name)
     if now is not None:
         query = query.where(LEASES.c.expires_at > now)
@@ -84,17 +70,16 @@ def holder(connection: Connection, name: str, now: float | None) -> str | None:
 
 
 def release(connection: Connection, name: str, holder: str) -> bool:
-    """Give the lease back; False where it is no longer the holder's."""
     return delete_where(connection, LEASES, LEASES.c.name == name, LEASES.c.holder == holder)
 
 
 class LeaseLost(SagehenError):
-    """Another control does it now; nothing was written."""
+    """Another control holds the lease; nothing was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """The right of one control at a time to change what a loop changes."""
+    """The right to change what a loop changes."""
 
     name: str
     holder: str
@@ -104,16 +89,11 @@ class Lease:
         return acquire(connection, self.name, self.holder, now, self.ttl_seconds)
 
     def renew(self, connection: Connection, now: float) -> None:
-        """In the transaction of a write, so that nothing is written without the right to it.
-
-        Raises:
-            LeaseLost: another has it.
-        """
+        """Call it in each write's transaction, so that only the holder writes. Raises LeaseLost."""
         if not renew(connection, self.name, self.holder, now, self.ttl_seconds):
             raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
 
     def other_holder(self, connection: Connection, now: float | None) -> str | None:
-        """Who holds it at `now`, where that is another; see `holder`."""
         found = holder(connection, self.name, now)
         return None if found == self.holder else found
 
@@ -122,10 +102,9 @@ class Lease:
 
 
 class LeaseLock:
-    """Held until `release`, or until the process ends, however it ends.
+    """A file lock, held until `release` or the end of the process.
 
-    The kernel gives it to the next at once, so that nobody needs to write down, again and again,
-    that its holder lives: each such write would wait for the disk.
+    The kernel frees it at once, so no row needs renewals, each of which waits for the disk.
     """
 
     def __init__(self, file: Path) -> None:
@@ -138,7 +117,7 @@ class LeaseLock:
         return self._descriptor is not None
 
     def take(self) -> bool | None:
-        """Whether it is ours now; None where that cannot be said, as the file cannot be locked."""
+        """Returns None where the file cannot be locked."""
         if self._descriptor is not None:
             return True
         try:
@@ -159,7 +138,7 @@ class LeaseLock:
         return True
 
     def release(self) -> None:
-        """Let another have it. The file stays: whoever waits may have opened it already."""
+        """The file stays: waiting processes may have it open."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -176,32 +155,30 @@ RENEW_SECONDS = 1.5
 
 
 class HeldLease:
-    """One control at a time does a thing; one that dies leaves it to another after some seconds.
+    """A lease held by one control at a time; another takes over seconds after its death.
 
-    Where all controls of a state are on one machine, they hold a lock on a file besides (see
-    `Database.lease_lock`). Then the row is written once: nobody else may take it, even after it
-    has run out, while the lock is held.
+    Controls on one machine also hold a file lock (see `Database.lease_lock`). The row is then
+    written once: nobody takes even an expired lease while the file is locked.
     """
 
     def __init__(self, database: Database, clock: Clock, name: str, holder: str) -> None:
-        """`holder` names the home and its machine, not the process: after a restart it has the
-        lease at once."""
+        """`holder` names home and machine, not the process: a restarted control regains its lease
+        at once."""
         self.lease = Lease(name=name, holder=holder, ttl_seconds=LEASE_SECONDS)
         self._database = database
         self._clock = clock
         file = database.lease_lock(name)
         self._lock = None if file is None else LeaseLock(file)
         self._renewed: float | None = None
-        """Monotonic; None while another holds it, or nobody."""
+        """seconds, monotonic; None while not ours"""
         self._is_locked_by_another = False
 
     @property
     def is_ours(self) -> bool:
-        """As far as is known."""
         return self._renewed is not None
 
     async def hold(self) -> bool:
-        """Take it, or renew it where it is time to; False while another has it."""
+        """Takes or renews the lease when due; returns False while another holds it."""
         now = self._clock.monotonic()
         locked = None if self._lock is None else self._lock.take()
         self._is_locked_by_another = locked is False
@@ -212,20 +189,19 @@ class HeldLease:
         return self.is_ours
 
     def other_holder(self) -> str | None:
-        """Who holds it, where that is another. To be called in a thread, after `hold`."""
-        # Who holds the lock writes its row once, and the row runs out.
+        """Call it in a thread, after `hold`."""
+        # The lock's holder does not renew its row.
         now = None if self._is_locked_by_another else self._clock.now()
         with self._database.read() as connection:
             return self.lease.other_holder(connection, now)
 
     def lose(self) -> None:
-        """Another was seen to have it."""
         self._renewed = None
         if self._lock is not None:
             self._lock.release()
 
     async def let_go(self) -> None:
-        """Give it back; where that fails it runs out by itself."""
+        """Releases the lease; if that fails, it expires."""
         if self.is_ours:
             self._renewed = None
             with contextlib.suppress(SQLAlchemyError):

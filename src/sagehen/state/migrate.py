@@ -1,4 +1,4 @@
-"""Brings the state's tables to what this version of Sagehen expects."""
+"""Migrates the state's tables to this version of Sagehen."""
 
 import logging
 from pathlib import Path
@@ -18,13 +18,11 @@ __all__ = ["upgrade"]
 log = logging.getLogger(__name__)
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _POSTGRES_LOCK = 0x5A6E_4E11
-"""Any number, as long as it is always this one."""
+"""arbitrary, but must never change"""
 
 
 def upgrade(url: str) -> None:
-    """Run the migrations that the database at `url` (SQLAlchemy's) lacks, all or none.
-
-    Several processes may call it at once: one works, the others wait and find nothing to do.
+    """Runs the missing migrations, all or none; concurrent calls wait for the first.
 
     Raises:
         StateError: the database cannot be opened, or a newer Sagehen has written it.
@@ -49,7 +47,7 @@ def _check_reachable(database: Database) -> None:
 
 
 def _lock(connection: Connection) -> None:
-    # SQLite's write transaction is a lock already.
+    # SQLite's write transaction is exclusive anyway.
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": _POSTGRES_LOCK})
 

@@ -1,7 +1,4 @@
-"""Opens the state at a start: checks it, brings it to this version, and pairs it with the objects.
-
-Nothing is changed before both the state and the objects are known to be whole and a pair.
-"""
+"""Checks, migrates and pairs the state at a start; changes nothing before all checks."""
 
 import contextlib
 import logging
@@ -23,19 +20,18 @@ __all__ = ["adopt_state", "check_whole", "open_state", "querying", "sqlite_file"
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
-"""How long a start may take to look for damage; some gigabytes are read in that time."""
+"""seconds; enough for some gigabytes"""
 _STEPS_BETWEEN_LOOKS = 100_000
 _BUSY_SECONDS = 30.0
 _PRIVATE = 0o600
 
 
 def open_state(settings: Settings) -> None:
-    """Have a state that this version can use and that the home's objects belong to. Blocks.
+    """Blocks.
 
     Raises:
-        SettingError: `database_url` is of no database that can hold the state.
-        StateError: the state is damaged, of a newer version, not reachable, or not that of the
-            objects. The message says what to do.
+        SettingError: `database_url` names an unsupported database.
+        StateError: damaged, too new, not reachable, or not paired; says what to do.
     """
     file = sqlite_file(settings)
     if file is not None:
@@ -49,9 +45,9 @@ def open_state(settings: Settings) -> None:
 
 
 def adopt_state(settings: Settings) -> tuple[int, int]:
-    """Make the state and the home's objects a pair, whatever they were before.
+    """Pairs the state and the home's objects without a check; otherwise like `open_state`.
 
-    How many files have no row then, and how many rows have no file. Raises as `open_state` does.
+    Returns the numbers of files without a row and of rows without a file.
     """
     file = sqlite_file(settings)
     if file is not None:
@@ -62,17 +58,13 @@ def adopt_state(settings: Settings) -> tuple[int, int]:
 
 
 def sqlite_file(settings: Settings) -> Path | None:
-    """The state's file; None where the state is in PostgreSQL.
-
-    Raises:
-        SettingError: `database_url` is SQLite's, and names no file.
-    """
+    """Returns None for PostgreSQL; raises SettingError where SQLite's URL names no file."""
     url = settings.state_url
     if settings.database_url is None:
         return Path(unquote(url.removeprefix("sqlite:///")))
     if not url.startswith("sqlite"):
         return None
-    from sqlalchemy import make_url  # The default needs none of it.
+    from sqlalchemy import make_url  # not needed for the default URL
     from sqlalchemy.exc import ArgumentError
 
     try:
@@ -85,7 +77,7 @@ def sqlite_file(settings: Settings) -> Path | None:
 
 
 def state_name(settings: Settings) -> str:
-    """The state, as the user knows it; without a password."""
+    """Returns the state's address without a password."""
     file = sqlite_file(settings)
     if file is not None:
         return str(file)
@@ -101,12 +93,9 @@ def _check_file(file: Path) -> None:
 
 
 def _refuse_lone_log(file: Path) -> None:
-    """SQLite deletes the log of a state that is not there. In it is what was written last.
-
-    Raises:
-        StateError: the state is missing or empty, and its log is there.
-    """
-    file = file.resolve()  # SQLite keeps it beside what a link leads to.
+    """Raises StateError for a log without its state: SQLite would delete it, with the
+    last writes."""
+    file = file.resolve()  # SQLite puts the log beside a link's target
     log_file = file.with_name(f"{file.name}-wal")
     if not _size_of(file) and _size_of(log_file):
         raise StateError(
@@ -121,8 +110,7 @@ def _size_of(file: Path) -> int:
 
 
 def make_private(file: Path) -> None:
-    """Keep the state from other users, with what SQLite has beside it. A new one is private, too:
-    SQLite gives the files beside it the state's own mode."""
+    """Makes the state private; SQLite's side files get the mode of the state."""
     for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm", "-journal"))):
         try:
             if path.is_file() and path.stat().st_mode & 0o077:
@@ -132,11 +120,7 @@ def make_private(file: Path) -> None:
 
 
 def check_whole(file: Path, seconds: float = CHECK_SECONDS) -> None:
-    """Look for damage, for so long.
-
-    Raises:
-        StateError: there is some, or the state cannot be opened.
-    """
+    """Raises StateError for damage found within `seconds`."""
     if not file.exists():
         return
     try:
@@ -161,13 +145,8 @@ def check_whole(file: Path, seconds: float = CHECK_SECONDS) -> None:
 
 @contextlib.contextmanager
 def querying(settings: Settings, changing: bool = False) -> Iterator[tuple[Query, set[str]]]:
-    """The state to be asked in SQL, and the names of its tables; every statement by itself.
-
-    A state in SQLite is not made, nor are its tables.
-
-    Raises:
-        StateError: it cannot be opened.
-    """
+    """Yields a function for SQL, one transaction per statement, and the table names. Creates no
+    SQLite file. Raises StateError."""
     file = sqlite_file(settings)
     opened = _querying_file(file, changing) if file is not None else _querying_server(settings)
     with opened as query:
@@ -183,7 +162,6 @@ _SERVER_TABLES = (
 @contextlib.contextmanager
 def _querying_file(file: Path, changing: bool) -> Iterator[Query]:
     try:
-        # One that is not there has no tables.
         there = file.exists()
         with closing(_connect(file, changing) if there else sqlite3.connect(":memory:")) as state:
             yield lambda sql: state.execute(sql).fetchall()
@@ -215,7 +193,7 @@ def _querying_server(settings: Settings) -> Iterator[Query]:
 
 
 def _connect(file: Path, changing: bool = False) -> sqlite3.Connection:
-    # Who only reads neither makes a state nor writes what is in the log beside it into it.
+    # Read-only mode creates nothing and does not write the log back.
     mode = "rw" if changing else "ro"
     state = sqlite3.connect(f"file:{quote(str(file))}?mode={mode}", uri=True, timeout=_BUSY_SECONDS)
     state.isolation_level = None

@@ -1,16 +1,12 @@
-"""Pairs the state with the folder of object files, so that neither is taken for another's.
+"""Pairs the state with the folder of object files by an id, and holds off removals during a backup.
 
-Both hold the same id: the state in its table `state_identity`, the folder in the file `blobs/id`. A
-start compares them before anything is served or swept. A state that is empty, or another one's, is
-refused beside files: to it they all would look like files that nobody needs.
+The id is in the state's table `state_identity` and in the file `blobs/id`; a start compares both
+first. A foreign or empty state is refused beside files: it would take all for garbage.
 
-Knows no SQLAlchemy, like `store.revision`: most starts do without.
+A backup consists of a snapshot of the state and the files that it names. While the backup holds a
+lock, removed files go to the trash. The kernel frees the lock when the process ends.
 
-Holds off the removal of objects' files while a backup is made.
-
-A backup is a snapshot of the state and the files that it names. A file whose row goes after the
-snapshot is needed still: while a backup holds the lock, such files go to the trash and not for
-good. The kernel lets go of the lock with the process that has it.
+Does not import SQLAlchemy, as most starts need none.
 """
 
 import fcntl
@@ -42,7 +38,7 @@ __all__ = [
 ]
 
 Query = Callable[[str], Sequence[Sequence[Any]]]
-"""Runs a statement in the state; what it returns. Ids in it are checked hexadecimal digits."""
+"""runs SQL; ids in it are checked hexadecimal digits"""
 
 BLOB_NAME = re.compile(r"[0-9a-f]{32}")
 _ID = re.compile(r"[0-9a-f]{32}")
@@ -55,31 +51,27 @@ class _Facts:
     state_id: str | None
     folder_id: str | None
     is_empty: bool
-    """The state has no tables of ours: it is new, or what was in it is lost."""
+    """no tables: the state is new or lost"""
     is_adopted: bool
-    """The user has said that they are to be a pair, whatever files there are."""
+    """by `sagehen adopt`, which accepts any files"""
     has_small_only: bool
-    """The state has objects, and all of them are in its rows."""
+    """all objects are stored in rows"""
     names_files: bool
-    """Some row of the state names a file."""
+    """some row names a file"""
     has_files: bool
-    """The folder, or its trash, has a file."""
+    """including the trash"""
     shares_file: bool
-    """A row of the state names a file of the folder. A file's name is 128 random bits: they have
-    been a pair at some time."""
+    """a row names a file of the folder; names are 128 random bits, so the two were once a pair"""
 
 
 def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, remote: bool) -> None:
-    """Change nothing; say whether this state and these files belong together, or may become a pair.
+    """Checks, without a change, that the state and the files are or may become a pair.
 
     Args:
-        tables: the state's.
-        objects: the folder that `blobs` is in.
-        where: the state, as the user knows it.
-        remote: objects are elsewhere, and only parts of uploads are here.
-
+        where: the state's address, for messages.
+        remote: objects are stored elsewhere; only parts of uploads are here.
     Raises:
-        StateError: they do not; the message says what to do.
+        StateError: they do not belong together; says what to do.
     """
     facts = _look(query, tables, objects)
     if facts.is_empty and (objects.parent / RESTORING).exists():
@@ -102,12 +94,11 @@ def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, rem
 
 
 def pair(query: Query, objects: Path) -> None:
-    """Give both sides the same id, where one has none. Only after `check_pair`.
+    """Gives both sides the same id. Call it only after `check_pair`.
 
-    The state comes first: a folder with an id once had a state with that id.
+    The state comes first: a folder's id then proves that a state had it.
 
-    Raises:
-        StateError: the state has got another id since.
+    Raises StateError if the state got another id meanwhile.
     """
     own = folder_id(objects)
     kept = _give_id(query, own)
@@ -121,7 +112,8 @@ def pair(query: Query, objects: Path) -> None:
 
 
 def adopt(query: Query, objects: Path) -> tuple[int, int]:
-    """Make them a pair whatever they were before; how many files have no row, and the reverse."""
+    """Pairs without a check; returns the numbers of files without a row and of rows
+    without a file."""
     write_id(objects, _give_id(query, None), _ADOPTED)
     found = with_row = 0
     for batch in _batches(_file_names(objects)):
@@ -132,12 +124,12 @@ def adopt(query: Query, objects: Path) -> tuple[int, int]:
 
 
 def _give_id(query: Query, wanted: str | None) -> str:
-    """The state's id, once it has one: where it had none, the one that is wanted, or a new one."""
+    """Returns the state's id; sets a missing one."""
     kept = state_id(query)
     if kept is not None:
         return kept
     new = wanted or secrets.token_hex(16)
-    # Of several homes that start on one state at once, the first gives the id.
+    # Of several homes starting at once, the first sets the id.
     query(
         f"INSERT INTO state_identity (number, state_id) VALUES (1, '{new}') ON CONFLICT DO NOTHING"
     )
@@ -145,22 +137,17 @@ def _give_id(query: Query, wanted: str | None) -> str:
 
 
 def state_id(query: Query) -> str | None:
-    """The state's id; None where it never was paired."""
     rows = query("SELECT state_id FROM state_identity")
     return str(rows[0][0]) if rows else None
 
 
 def folder_id(objects: Path) -> str | None:
-    """The id of the folder of files; None where it has none.
-
-    Raises:
-        StateError: its file holds something else, or cannot be read.
-    """
+    """Raises StateError where the file is damaged."""
     return _read_id(objects)[0]
 
 
 def _read_id(objects: Path) -> tuple[str | None, bool]:
-    """The folder's id, and whether it was adopted."""
+    """Returns the id, and whether it was adopted."""
     path = _id_file(objects)
     try:
         text, _, mark = path.read_text("ascii").strip().partition("\n")
@@ -208,11 +195,11 @@ def _mismatch(facts: _Facts, objects: Path, where: str) -> str | None:
         full = "there are files of objects in" if facts.has_files else "a state was in use with"
         return f"The state {where} is empty, but {full} {objects}."
     if facts.state_id and facts.folder_id:
-        return None  # Whatever has become of the files since.
+        return None  # equal ids, whatever happened to the files since
     if facts.folder_id and not facts.state_id and not facts.shares_file:
         return f"Nothing shows that the objects in {objects} belong to the state {where}."
     if facts.has_small_only and not facts.state_id:
-        return None  # From a time without ids. The files, which nothing names, go to the trash.
+        return None  # from before there were ids; the unnamed files go to the trash
     if facts.has_files and not facts.shares_file and not facts.folder_id:
         return f"The state {where} knows none of the objects' files in {objects}."
     return None
@@ -231,7 +218,6 @@ def _what_to_do(facts: _Facts, objects: Path) -> str:
 
 
 def _named(query: Query, names: Sequence[str]) -> set[str]:
-    """Those of the files that a row of the state names."""
     listed = ", ".join(f"'{name}'" for name in names)
     return {
         str(name) for (name,) in query(f"SELECT blob_id FROM blobs WHERE blob_id IN ({listed})")
@@ -239,7 +225,7 @@ def _named(query: Query, names: Sequence[str]) -> set[str]:
 
 
 def _file_names(objects: Path) -> Iterator[str]:
-    """Names of the objects' files, those in the trash too."""
+    """Includes the trash."""
     for folder in (objects / "trash", objects / "blobs"):
         for _, _, names in os.walk(folder):
             yield from (name for name in names if BLOB_NAME.fullmatch(name))
@@ -251,12 +237,11 @@ def _batches(names: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _id_file(objects: Path) -> Path:
-    # Beside the files themselves: a folder of files that is copied or mounted brings its id.
+    # A copied or mounted folder brings its id along.
     return objects / "blobs" / "id"
 
 
 def write_id(objects: Path, value: str, mark: str = "") -> None:
-    """Give the folder of files an id, for good."""
     path = _id_file(objects)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(".new")
@@ -274,13 +259,13 @@ def write_id(objects: Path, value: str, mark: str = "") -> None:
 
 _WAIT_SECONDS = 60.0
 _LOOK_SECONDS = 0.005
-"""A removal takes about as long: it is likely that one of the gaps between them is met."""
+"""seconds, like a removal: finds the gaps between removals"""
 
 
 @contextmanager
 def may_remove(objects: Path) -> Iterator[bool]:
-    """Whether files may be removed for good until the block ends."""
-    # Opened each time: threads that shared a descriptor would share, and end, each other's lock.
+    """Yields whether files may be deleted for good."""
+    # Opened each time: threads with a common descriptor would share, and end, each other's lock.
     descriptor = _open(objects)
     try:
         try:
@@ -295,11 +280,7 @@ def may_remove(objects: Path) -> Iterator[bool]:
 
 @contextmanager
 def removals_held_off(objects: Path, wait_seconds: float | None = None) -> Iterator[None]:
-    """Wait for removals under way, and hold off others until the block ends.
-
-    Raises:
-        BackupError: there was no moment without one, or another backup is being made.
-    """
+    """Waits for removals to end and blocks new ones. Raises BackupError if there was no gap."""
     descriptor = _open(objects)
     try:
         _lock(descriptor, objects, _WAIT_SECONDS if wait_seconds is None else wait_seconds)
@@ -309,7 +290,7 @@ def removals_held_off(objects: Path, wait_seconds: float | None = None) -> Itera
 
 
 def _lock(descriptor: int, objects: Path, wait_seconds: float) -> None:
-    # The kernel lets those who share the lock go before: without end, if they come without end.
+    # The kernel prefers shared locks: the wait could be endless.
     deadline = time.monotonic() + wait_seconds
     while True:
         try:

@@ -1,8 +1,5 @@
-"""Says whether a state in SQLite is what this version expects, and makes a new one, without
-SQLAlchemy and Alembic.
-
-At most starts that is all there is to do, and to import those two takes longer than the rest.
-"""
+"""Checks and creates SQLite states without SQLAlchemy and Alembic, whose import takes longer than
+the rest of a start."""
 
 import sqlite3
 from contextlib import closing
@@ -13,19 +10,17 @@ __all__ = ["NEW_STATE", "is_up_to_date", "make_state", "newest_revision"]
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 NEW_STATE = _MIGRATIONS / "new_state.sql"
-"""What all migrations make of nothing; `scripts/new_state.py` writes it."""
+"""all migrations applied; written by `scripts/new_state.py`"""
 
 
 def newest_revision() -> str:
-    """Migrations are numbered, and each file's name begins with its number."""
     return max(file.name.partition("_")[0] for file in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 
 def is_up_to_date(state: Path) -> bool:
-    """Whether no migration is due; False too where that cannot be told, or it cannot be written:
-    `store.migrate` knows how to say so."""
+    """Returns False also where the state is unusable: `state.migrate` reports why."""
     try:
-        # Of mode rw: a state that is not there is not made.
+        # Mode rw does not create a missing state.
         with closing(sqlite3.connect(f"file:{quote(str(state))}?mode=rw", uri=True)) as database:
             database.isolation_level = None
             database.execute("BEGIN IMMEDIATE")
@@ -37,10 +32,8 @@ def is_up_to_date(state: Path) -> bool:
 
 
 def make_state(state: Path) -> bool:
-    """Make a state where there is none, whole or not at all.
-
-    False: there is one, or none could be made; `store.migrate` knows how to say so.
-    """
+    """Creates a state, all or nothing. Returns False if one exists or cannot be made:
+    `state.migrate` reports why."""
     if state.exists():
         return False
     try:

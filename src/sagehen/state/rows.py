@@ -1,7 +1,5 @@
-"""What the tables have in common: rows from records and back, and inserts that may lose a race.
-
-The one MetaData that every table of the state belongs to; each family of tables has a module.
-"""
+"""Shared helpers of the tables: rows to records and back, conflict-free inserts, and
+the MetaData."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -33,7 +31,7 @@ Upsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
 
 
 def name_key(name: str) -> str:
-    """What a name is looked up by: SageMaker's names are unique whatever their case."""
+    """SageMaker's names are unique regardless of case."""
     return name.lower()
 
 
@@ -46,10 +44,8 @@ def select_records(
     limit: int | None = None,
     lock: bool = False,
 ) -> list[Record]:
-    """The rows of `table` that are `where`, as records of `kind`, whose fields name the columns.
-
-    With `lock`, other writers wait for this transaction (SQLite's writers do so anyway).
-    """
+    """The fields of `kind` name the columns. With `lock`, other writers wait, as SQLite's always
+    do."""
     fields = kind.__struct_fields__
     statement = (
         select(*(table.c[field] for field in fields)).where(*where).order_by(*order).limit(limit)
@@ -61,13 +57,12 @@ def select_records(
 
 
 def upsert(connection: Connection, table: Table) -> Upsert:
-    """An INSERT of the connection's own dialect, for its `ON CONFLICT`."""
+    """Uses the connection's dialect, for `ON CONFLICT`."""
     return upsert_for(connection.dialect.name, table)
 
 
 def upsert_for(dialect: str, table: Table) -> Upsert:
-    """The same, by the dialect's name."""
-    # Each dialect brings all of its drivers along, and one is enough.
+    # Each dialect imports all its drivers.
     if dialect == "sqlite":
         from sqlalchemy.dialects import sqlite
 
@@ -78,27 +73,23 @@ def upsert_for(dialect: str, table: Table) -> Upsert:
 
 
 def insert_new(connection: Connection, table: Table, record: msgspec.Struct, **more: Any) -> bool:
-    """Insert `record`, with `more` columns; False where its primary key is taken.
+    """Inserts `record` and `more` columns; returns False where the primary key is taken.
 
-    The transaction stays usable, as it would not after a constraint error in PostgreSQL.
+    The transaction stays usable, unlike after a constraint error in PostgreSQL.
     """
     statement = upsert(connection, table).values(**msgspec.to_builtins(record), **more)
     return inserts(connection, statement.on_conflict_do_nothing())
 
 
 def inserts(connection: Connection, statement: Upsert) -> bool:
-    """Execute an INSERT of one row; False where its conflict clause kept it out."""
-    # Without the option SQLAlchemy has the count of updates and deletes only.
+    """Returns False where a conflict clause skipped the row."""
+    # SQLAlchemy does not count inserted rows by default.
     options = {"preserve_rowcount": True}
     return connection.execute(statement, execution_options=options).rowcount == 1
 
 
 def insert_named(connection: Connection, table: Table, record: msgspec.Struct, name: str) -> None:
-    """Insert a `record` that is looked up by `name`.
-
-    Raises:
-        AlreadyExists: the name is taken, in whatever case.
-    """
+    """Raises AlreadyExists if the name is taken in any case."""
     if not insert_new(connection, table, record, key=name_key(name)):
         raise AlreadyExists(f"There is a {table.name} row named {name!r} already.")
 
@@ -106,13 +97,12 @@ def insert_named(connection: Connection, table: Table, record: msgspec.Struct, n
 def update_where(
     connection: Connection, table: Table, record: msgspec.Struct, where: ColumnElement[bool]
 ) -> bool:
-    """Write all of `record` over the row that is `where`; False where there is none."""
+    """Overwrites a row; returns False where none matches."""
     statement = update(table).where(where).values(**msgspec.to_builtins(record))
     return connection.execute(statement).rowcount > 0
 
 
 def delete_where(connection: Connection, table: Table, *where: ColumnElement[bool]) -> bool:
-    """Delete the rows that are `where`; False where there is none."""
     return connection.execute(delete(table).where(*where)).rowcount > 0
 
 

@@ -1,4 +1,4 @@
-"""Every metric by name, unit and dimensions, of SageMaker and our own."""
+"""All metrics, SageMaker's and our own."""
 
 from sagehen.base.metrics.asynchronous import ASYNCHRONOUS
 from sagehen.base.metrics.invocations import INVOCATIONS
@@ -26,4 +26,4 @@ METRICS: dict[str, Metric] = {
         *TRAINING,
     )
 }
-"""Every metric, by SageMaker's name of it."""
+"""by SageMaker's name"""

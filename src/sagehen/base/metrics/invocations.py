@@ -1,4 +1,4 @@
-"""The metrics that gateways and agents tell: of invocations, models and limits."""
+"""The metrics of gateways and agents: invocations, models and limits."""
 
 from sagehen.base.metrics.metric import HOST, OWN, Metric, MetricKind
 

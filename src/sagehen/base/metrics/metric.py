@@ -1,4 +1,4 @@
-"""What a metric is."""
+"""The definition of a metric."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,34 +7,34 @@ __all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "OWN", "Metric", "Metric
 
 
 class MetricKind(StrEnum):
-    """What can be done with a metric's values."""
+    """The kind of a metric's values."""
 
     COUNTER = "counter"
-    """Only grows; adds up over gateways and instances."""
+    """only grows; adds up over gateways and instances"""
     GAUGE = "gauge"
-    """What is so now."""
+    """a current value"""
     TIMING = "timing"
-    """A growing sum of times and their number: told as `<name>Sum`, `<name>Count`; where there is a
-    sketch of it, its percentiles as `<name>P50`, `P90`, `P99`."""
+    """sum and count of times, shown as `<name>Sum` and `<name>Count`; with a sketch also
+    `<name>P50`, `P90`, `P99`"""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: SageMaker's name where it has one, and what it is called for Prometheus."""
+    """A metric, with its names in SageMaker and Prometheus."""
 
     name: str
     exposed_as: str | None
-    """None where another metric tells Prometheus the same. A counter's gets `_total` at its end, a
-    timing's `_sum` and `_count`; its percentiles have the label `quantile`."""
+    """None where another metric has the same values. Counters get the suffix `_total`, timings
+    `_sum` and `_count`."""
     kind: MetricKind
     unit: str
-    """CloudWatch's word for it."""
+    """CloudWatch's unit"""
     help: str
     dimensions: tuple[str, ...]
     namespace: str = "AWS/SageMaker"
-    """CloudWatch's, of a metric that SageMaker has; `Sagehen` for those that are our own."""
+    """CloudWatch's, or `Sagehen` for our own"""
     told_as: str | None = None
-    """CloudWatch's name, where that is another's too and only the dimensions tell them apart."""
+    """CloudWatch's name, if shared with a metric of other dimensions"""
 
     @property
     def cloudwatch_name(self) -> str:
@@ -42,7 +42,7 @@ class Metric:
 
     @property
     def cloudwatch_dimensions(self) -> tuple[str, ...]:
-        """As CloudWatch has them: SageMaker tells of all instances of a variant together."""
+        """SageMaker does not separate a variant's instances."""
         return tuple(
             CLOUDWATCH_DIMENSIONS[one] for one in self.dimensions if one in CLOUDWATCH_DIMENSIONS
         )
@@ -54,7 +54,7 @@ CLOUDWATCH_DIMENSIONS = {
     "container": "ContainerName",
     "host": "Host",
 }
-"""CloudWatch's names of dimensions. Of an instance it has none."""
+"""CloudWatch's names; instances have none"""
 
 OWN = "Sagehen"
 HOST = "/aws/sagemaker/Endpoints"

@@ -1,11 +1,5 @@
-"""How much instances, and the hosts of training jobs, use of what they may.
-
-The metrics of training jobs.
-
-The metrics of the Async-Inference-Service.
-
-The metrics of the object store.
-"""
+"""The metrics of instances' and job hosts' usage, training jobs, the inference service and the
+object store."""
 
 from sagehen.base.metrics.metric import HOST, JOB_HOST, OWN, Metric, MetricKind
 
@@ -52,7 +46,7 @@ JOB_HOSTS = (
     ),
     _share_of_job("DiskUtilization", "What is used of the disk that the home is on."),
 )
-"""By the name of SageMaker's with `Job` before it; the host is `<job>/algo-<n>`."""
+"""SageMaker's names with the prefix `Job`; hosts are `<job>/algo-<n>`"""
 
 
 TRAINING = (

@@ -1,14 +1,10 @@
-"""Who may use the own paths: decided here, before any of them is asked.
+"""Decides who may use the own paths, before a path's code runs.
 
-Each path needs the account's keys (SigV4, for the service `execute-api`) or the token in the home's
-file `token`, as `Authorization: Bearer …`. What is open to more is in `UNSIGNED`, and nowhere else.
+Each path needs the account's keys (SigV4, service `execute-api`) or the token in the home's file
+`token`, as `Authorization: Bearer …`; exceptions are in `UNSIGNED`.
 
-Keeps web pages away from what needs no signature.
-
-Whoever reaches the port may ask it. A browser on this machine reaches it too, on behalf of any page
-that it shows. The browser says so: in `Host` by which name it came here, in `Origin` whose page it
-shows, in `Sec-Fetch-Site` whether that is ours. A page of another site may have had its own name
-lead to this address since it was loaded (DNS rebinding); to the browser, that page is then ours.
+Foreign web pages must not use unsigned paths through a browser on this machine. `Origin` and
+`Sec-Fetch-Site` reveal them, except after DNS rebinding: so the name in `Host` must be ours too.
 """
 
 import hashlib
@@ -43,21 +39,16 @@ _OURS = ("same-origin", "none")
 
 
 class OwnSite:
-    """The names by which this server may be asked without a signature.
-
-    Those are `localhost`, every IP address, the host of the setting `public_url` and those of
-    `allowed_hosts`.
-    """
+    """The host names for unsigned requests: `localhost`, IP addresses, `public_url` and
+    `allowed_hosts`."""
 
     def __init__(self, public_url: str | None = None, allowed_hosts: Iterable[str] = ()) -> None:
         names = [urlsplit(public_url).hostname] if public_url else []
         self._names = {"localhost", *filter(None, names), *(one.lower() for one in allowed_hosts)}
 
     def foreign_host(self, headers: Mapping[str, str]) -> str | None:
-        """Why a request was sent to a name that need not be this server's; None where it is.
-
-        HTTP/1.0 may leave the name out; no browser does.
-        """
+        """Returns why the Host is not this server's, if so. HTTP/1.0 may omit it; browsers never
+        do."""
         host = headers.get("host")
         if host is None or self._is_ours(host):
             return None
@@ -67,7 +58,7 @@ class OwnSite:
         )
 
     def foreign_page(self, headers: Mapping[str, str]) -> str | None:
-        """Why a request must have been made by another site's page; None where nothing says so."""
+        """Returns why the request comes from a foreign page, if so."""
         reason = self.foreign_host(headers)
         if reason is not None:
             return reason
@@ -85,14 +76,13 @@ class OwnSite:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a Host header, or an address to listen on, leads to this machine alone."""
+    """Takes a Host header or a listening address."""
     name = _name_in(host)
     address = _address(name)
     return name == "localhost" if address is None else address.is_loopback
 
 
 def _name_in(host: str) -> str:
-    """Without its port; lower case."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
@@ -107,14 +97,14 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 SIGNED_FOR = "execute-api"
-"""The service in the credential scope, as of a REST API of one's own behind IAM."""
+"""service in the credential scope, as for REST APIs with IAM"""
 LARGEST_BODY_BYTES = 4 * 2**20
-"""Of a request to any own path; most take less."""
+"""bytes, for any own path"""
 _BEARER = "bearer "
 
 
 class Access(Enum):
-    """What a request needs to get to an own path."""
+    """What a request needs to reach an own path."""
 
     KEYS = "a signature, or the token"
     HEALTH = "nothing"
@@ -126,14 +116,14 @@ class Access(Enum):
 UNSIGNED = {
     "/_sagehen/health": Access.HEALTH,
     "/_sagehen/metrics": Access.METRICS,
-    "/_sagehen/sns/": Access.PUBLIC,  # the certificate that subscribers check messages with
+    "/_sagehen/sns/": Access.PUBLIC,
     "/_sagehen/internal/": Access.INTERNAL,
 }
-"""What needs no keys, by its path; what ends with a slash stands for all below it."""
+"""paths without keys; a final slash includes all below"""
 
 
 def access_of(path: str) -> Access:
-    """What a request to `path`, decoded, needs."""
+    """`path` is decoded."""
     if path in UNSIGNED:
         return UNSIGNED[path]
     for prefix, access in UNSIGNED.items():
@@ -144,17 +134,16 @@ def access_of(path: str) -> Access:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Whether the metrics may be read without keys."""
+    """Decides whether metrics are readable without keys."""
 
     listens_on: str
-    """The address."""
     open: bool
-    """By whoever reaches the port, as the setting `open_metrics` says."""
+    """the setting `open_metrics`"""
 
     def are_open_to(self, headers: Mapping[str, str]) -> bool:
         if self.open:
             return True
-        # A proxy on this machine asks from here too, for anybody. Each adds other headers.
+        # A proxy on this machine asks for strangers, but each proxy adds headers.
         return (
             is_loopback(self.listens_on)
             and is_loopback(headers.get("host", ""))
@@ -186,7 +175,7 @@ _OF_READERS = frozenset(
         "x-prometheus-scrape-timeout-seconds",
     )
 )
-"""What Prometheus, curl and browsers send of themselves, in lower case."""
+"""headers that Prometheus, curl and browsers send, in lower case"""
 
 
 class Guard:
@@ -260,7 +249,6 @@ class Guard:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that has been read once more, then what else comes."""
     whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -1,12 +1,9 @@
-"""What own paths read, and answer: JSON, and our errors as statuses with a `message`.
-
-Own paths that get a request's parts and give what becomes JSON.
+"""Routes of the own paths, from functions that take an OwnPathRequest and return JSON.
 
     own_route("/_sagehen/stacks/{name}", {"GET": read, "PUT": put})
 
-`read` gets an Asked and returns what becomes JSON, or raises one of our errors, which becomes
-`{"message": …}` with its status. It runs in a thread, unless it is a coroutine's. Who may ask was
-decided before: see own_access.
+Our errors become `{"message": …}` with a status. Plain functions run in a thread. `access` has
+checked the caller before.
 """
 
 import asyncio
@@ -56,25 +53,19 @@ def json_answer(body: object, status: int = 200) -> Response:
 
 
 def refusal(error: SagehenError) -> Response:
-    """Why something is not done."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
     return json_answer({"message": str(error)}, status)
 
 
 def aws_refusal(error: AwsError) -> Response:
-    """An AWS error as JSON, with its code where API Gateway has it."""
+    """API Gateway's form: the code is in a header."""
     answer = json_answer({"message": error.message}, error.status or 400)
     answer.headers["x-amzn-errortype"] = error.code
     return answer
 
 
 async def whole_body(request: Request, most_bytes: int) -> bytes:
-    """The body.
-
-    Raises:
-        Invalid: it is longer than `most_bytes`.
-        ClientDisconnect: the client did not stay until it was whole.
-    """
+    """Raises Invalid if too long, ClientDisconnect if the client left early."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -86,11 +77,7 @@ async def whole_body(request: Request, most_bytes: int) -> bytes:
 def number_in(
     query: Mapping[str, str], name: str, default: int | None, least: int, most: int
 ) -> int:
-    """A number of the query, `default` where it is not there.
-
-    Raises:
-        Invalid: it is none or out of bounds, or is missing and has no default.
-    """
+    """Raises Invalid."""
     text = query.get(name)
     if text is None and default is not None:
         return default
@@ -104,13 +91,13 @@ LARGEST_BODY_BYTES = 4 * 2**20
 
 @dataclass(frozen=True)
 class OwnPathRequest:
-    """A request by somebody who may."""
+    """A request whose sender was authorized."""
 
     method: str
     path: Mapping[str, str]
-    """The path's parameters, decoded."""
+    """path parameters, decoded"""
     query: Mapping[str, str]
-    """Each parameter comes once."""
+    """each parameter once"""
     body: bytes
 
 
@@ -120,7 +107,7 @@ Act = Callable[[OwnPathRequest], object] | Callable[[OwnPathRequest], Awaitable[
 def own_route(
     path: str, acts: Mapping[str, Act], largest_body_bytes: int = LARGEST_BODY_BYTES
 ) -> Route:
-    """What answers at `path` (Starlette's form) by method."""
+    """Makes a route for `path` (Starlette's syntax) with a function per method."""
 
     async def answer(request: Request) -> Response:
         try:

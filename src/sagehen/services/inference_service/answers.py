@@ -1,7 +1,4 @@
-"""What is answered: as it was published, byte for byte, or in the modern profile.
-
-What GET tells of a job.
-"""
+"""Answers of the inference service, in the published profile (byte for byte) or the modern one."""
 
 import json
 from collections.abc import Mapping
@@ -38,7 +35,7 @@ __all__ = [
 ]
 
 RETRY_SECONDS = 60
-"""When to ask again, for want of anything better: a job takes hours."""
+"""Retry-After: a guess, as jobs take hours"""
 
 _MODERN: tuple[tuple[type[Refused], int, str], ...] = (
     (Malformed, 400, "InvalidRequest"),
@@ -54,27 +51,27 @@ _MISSING_TYPE = 'The body must be a JSON object with a "type", a text that is no
 class ServiceAnswer:
     status: int
     body: Any
-    """What becomes JSON."""
+    """serialized as JSON"""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def data(self) -> bytes:
-        # With the spaces and escapes of json.dumps: so the published code prints it.
+        # With json.dumps's default separators and escapes, like the published code.
         return json.dumps(self.body).encode()
 
 
 FORBIDDEN = ServiceAnswer(403, {"message": "Forbidden"}, {"x-amzn-errortype": "ForbiddenException"})
-"""As API Gateway answers where a key is missing or wrong."""
+"""API Gateway's answer to a missing or wrong key"""
 NO_TOKEN = ServiceAnswer(
     403,
     {"message": "Missing Authentication Token"},
     {"x-amzn-errortype": "MissingAuthenticationTokenException"},
 )
-"""As API Gateway answers to a method or path that it has not."""
+"""API Gateway's answer to an unknown method or path"""
 
 
 def plain_answer(status: int, message: str) -> ServiceAnswer:
-    """An error in the words of neither profile: those have none for it."""
+    """Returns an error that neither profile defines."""
     return ServiceAnswer(status, {"message": message})
 
 
@@ -134,7 +131,7 @@ def _published(
 
 
 def describe(connection: Connection, job: InferenceJobRecord) -> dict[str, Any]:
-    """The job as it stands: kept by its own row once it has ended, by its training job before."""
+    """Uses the job's own row once it has ended, its training job before."""
     training = None
     if job.state is InferenceState.ACTIVE:
         training = training_jobs.get(connection, job.job_name)

@@ -1,12 +1,12 @@
-"""The service's HTTP: `/<stage>/inference`, for whoever has a key.
+"""Serves the inference service over HTTP, to holders of an API key.
 
-POST   /<stage>/inference            a job, please: {"type": …}; answered as the profile says
-GET    /<stage>/inference?limit=&after=&type=   the jobs, the newest first
-GET    /<stage>/inference/{job}      how it stands
-DELETE /<stage>/inference/{job}      stop it
+POST   /<stage>/inference            create a job: {"type": …}
+GET    /<stage>/inference?limit=&after=&type=   list jobs, newest first
+GET    /<stage>/inference/{job}      describe a job
+DELETE /<stage>/inference/{job}      stop a job
 
-A request that is signed goes to S3, where such a path is an object's. So does one to a stage that
-no service has, but for a POST where others have one: S3 has no such request.
+Signed requests go to S3, where such a path is an object's; so do those to a stage without a
+service, except POSTs while any service exists.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 INTERNAL = "We encountered an internal error. Please try again."
 LONGEST_KEY = 255
-"""Of an API key, and of an Idempotency-Key."""
+"""characters, of API keys and Idempotency-Keys"""
 _PATH = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_-]{0,63})/inference(?:/([^/]+))?/?")
 _STATUSES: tuple[tuple[type[SagehenError], int], ...] = (
     (NotFound, 404),
@@ -72,7 +72,7 @@ class _Exchange:
 
 
 class InferenceServices:
-    """Answers the requests of all services; the others it leaves alone."""
+    """Answers the services' requests and leaves others alone."""
 
     def __init__(
         self,
@@ -84,12 +84,11 @@ class InferenceServices:
         bodies: BodyBudget,
         own: InferenceServiceSettings,
     ) -> None:
-        """`own` are the settings of this server."""
         self._own = own
         self._database = database
         self._site = site
         self._bodies = bodies
-        # Whoever reaches a service without keys keeps no memory from what is signed or has a key.
+        # Keyless requests get half of the memory at most.
         self._keyless_bodies = bodies.part(
             bodies.max_bytes // 2,
             "Too many requests without an API key come at once. Try again in a moment.",
@@ -105,7 +104,7 @@ class InferenceServices:
         }
 
     async def answers(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Answer a request, and True; False where it is no service's, and nothing was done."""
+        """Returns False, and does nothing, if the request is not for a service."""
         request = request_head(scope)
         path = _PATH.fullmatch(request.raw_path)
         if path is None or _is_signed(request):
@@ -128,7 +127,7 @@ class InferenceServices:
         return True
 
     async def _is_astray(self, request: Request, path: re.Match[str]) -> bool:
-        """Whether it is meant for a service, at a stage that has none."""
+        """Returns whether a POST means a service, at a stage without one."""
         return request.method == "POST" and path[2] is None and await asyncio.to_thread(self._any)
 
     def _any(self) -> bool:
@@ -141,7 +140,6 @@ class InferenceServices:
         return None if service is None or service.record.closing else service
 
     async def _answer(self, exchange: _Exchange) -> ServiceAnswer | None:
-        """None where the client has gone."""
         act = self._acts.get((exchange.request.method, exchange.job_name is not None))
         if act is None:
             return NO_TOKEN
@@ -170,7 +168,7 @@ class InferenceServices:
         return accepted_answer(service, accepted)
 
     async def _accept(self, exchange: _Exchange, api_key: str) -> Accepted:
-        """Whatever is wrong is told in the words of the profile: raises Refused, ClientGone."""
+        """Turns every fault into the profile's errors. Raises Refused, ClientGone."""
         service = exchange.service
         bodies = self._bodies if service.settings.require_api_key else self._keyless_bodies
         most_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)
@@ -207,13 +205,10 @@ class InferenceServices:
         return ServiceAnswer(202, await asyncio.to_thread(self._jobs.stop, exchange.service, name))
 
     async def _open(self, exchange: _Exchange) -> str:
-        """The name of the key that the request has; empty where none is required.
-
-        Raises _Forbidden.
-        """
+        """Returns the API key's name, "" where none is required. Raises _Forbidden."""
         if exchange.service.settings.require_api_key:
             return await asyncio.to_thread(self._key_name, exchange.request)
-        # No page of another site can send a key. Where none is asked for, only this keeps it out.
+        # Foreign pages cannot send a key; without required keys, only this check keeps them out.
         if self._site.foreign_page(exchange.request.headers) is not None:
             raise _Forbidden
         return ""
@@ -230,14 +225,13 @@ class InferenceServices:
         return found.name
 
 
-class _Forbidden(Exception):
-    """No key, or a wrong one."""
+class _Forbidden(Exception): ...
 
 
 def _is_signed(request: Request) -> bool:
-    """As AWS signs, by a header or by the query; whether it is right is S3's to say."""
+    """Returns whether there is an AWS signature; S3 verifies it."""
     signing = signing_of(request)
-    if signing is Signing.HEADER:  # Of another kind, and no concern of ours, behind a proxy.
+    if signing is Signing.HEADER:  # a proxy's own Authorization header is ignored
         return request.headers["authorization"].startswith("AWS")
     return signing is not Signing.NOWHERE
 
@@ -252,7 +246,6 @@ def _idempotency_key(request: Request) -> str | None:
 
 
 def _failure(error: Exception) -> ServiceAnswer:
-    """What is told of an error outside of the profiles' contract."""
     if isinstance(error, SagehenError):
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
         return plain_answer(status, str(error))

@@ -1,23 +1,14 @@
-"""Why the service does not do what it is asked. The profiles say which status that is.
-
-Refused
-├── Malformed     the body cannot be read, or asks for what may not be had
-├── Unsupported   the type is not on the white list
-├── Full          the limit is reached, and the queue with it
-├── KeyReused     an Idempotency-Key came with another body before
-└── Failed        the job could not be made, by no fault of the caller's
-"""
+"""The reasons for refusing a request; each profile maps them to HTTP statuses."""
 
 __all__ = ["Failed", "Full", "KeyReused", "Malformed", "Refused", "Unsupported"]
 
 
 class Refused(Exception):
-    """The root; `str()` of it is a sentence for the caller."""
+    """The base class; its `str()` is a sentence for the caller."""
 
 
 class Malformed(Refused):
-    """The body cannot be read, or asks for what may not be had. An empty sentence stands for the
-    published one."""
+    """The body is unreadable or asks for too much. Without a message: the published text."""
 
 
 class Unsupported(Refused):
@@ -29,7 +20,7 @@ class Unsupported(Refused):
 
 
 class Full(Refused):
-    """The limit is reached, and the queue with it, where there is one."""
+    """The limit is reached, and any queue is full."""
 
     def __init__(self, kind: str, limit: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -38,8 +29,8 @@ class Full(Refused):
 
 
 class KeyReused(Refused):
-    """An Idempotency-Key came with another body before."""
+    """The Idempotency-Key was used with another body."""
 
 
 class Failed(Refused):
-    """The job could not be made."""
+    """The job could not be made, by no fault of the caller."""

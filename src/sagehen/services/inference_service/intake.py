@@ -1,7 +1,4 @@
-"""A request's way to its job: read, held against white list and limit, its job made.
-
-How many requests the services were asked, by what became of them.
-"""
+"""Admits requests: checks body, white list and limit, makes the job, and counts outcomes."""
 
 import asyncio
 import hashlib
@@ -49,27 +46,26 @@ __all__ = ["Accepted", "Counts", "JobIntake", "JobRequest"]
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
-    """A request whose sender may ask."""
+    """An authorized request."""
 
     body: bytes
     api_key: str
-    """The name of the sender's key; empty where none is required."""
+    """name of the API key; empty if none is required"""
     idempotency_key: str | None
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that was accepted, now or when it came with the same key before."""
+    """The outcome of an accepted request, also of a repeated Idempotency-Key."""
 
     job_name: str
     type: str
     queued: bool
     remaining: int
-    """Slots of its type that were left then."""
+    """slots of this type left then"""
 
 
 class _ByFile(Exception):
-    """The input is to be put by itself: it is too large for a transaction of the state's, or the
-    objects are elsewhere."""
+    """The input is too large for a transaction, or objects are stored elsewhere."""
 
 
 class JobIntake:
@@ -93,11 +89,11 @@ class JobIntake:
         self._arns = ArnMaker.of(settings)
 
     async def accept(self, service: Service, asked: JobRequest) -> Accepted:
-        """Have a job made; when this returns, it and its slot are on disk.
+        """On return, the job and its slot are on disk.
 
         Raises:
-            Refused: there will be none, and nothing is left of it.
-            Unavailable: the state cannot be written now.
+            Refused: no job was made.
+            Unavailable: the state cannot be written.
         """
         wanted = read_wanted(asked.body, service.settings)
         earlier = await asyncio.to_thread(self._look, service, wanted, asked)
@@ -115,7 +111,7 @@ class JobIntake:
             return await self._accept_by_file(service, job, inline, admit)
 
     def _look(self, service: Service, wanted: JobBody, asked: JobRequest) -> Accepted | None:
-        """What it was answered before. Refuses without any write what is sure to be refused."""
+        """Returns the answer to a repeated request; refuses hopeless ones without a write."""
         with self._database.read() as connection:
             earlier = _earlier(connection, service.stage, wanted.type, asked)
             if earlier is None:
@@ -136,10 +132,8 @@ class JobIntake:
         )
 
     def _check(self, job: InferenceJobRecord, wanted: JobBody) -> None:
-        """Hold the training job to be against SageMaker's rules, with its input's presence.
-
-        An input that came with the request is put when the job is made, and so not yet there.
-        """
+        """Checks SageMaker's rules and the input's existence, except for an inline input, put
+        later."""
         definition = job.definition
         own = _without_input(definition)
         try:
@@ -199,7 +193,7 @@ class JobIntake:
         except (Refused, NotFound):
             await asyncio.to_thread(self._take_back, service, job, inline)
             raise
-        # Of any other failure nobody knows whether the job was made.
+        # After other errors, the job may have been made.
         if accepted.job_name != job.job_name:
             await asyncio.to_thread(self._take_back, service, job, inline)
         return accepted
@@ -249,7 +243,7 @@ class JobIntake:
 
 
 def _earlier(connection: Connection, stage: str, kind: str, asked: JobRequest) -> Accepted | None:
-    """What the same request was answered before; raises KeyReused where it was another."""
+    """Raises KeyReused if the body differs."""
     if asked.idempotency_key is None:
         return None
     found = inference_services.answer(connection, stage, asked.api_key, asked.idempotency_key)
@@ -278,8 +272,8 @@ def _digest(body: bytes) -> str:
 
 
 class Counts:
-    """Since this process began. Types that are not on a white list are not told apart: whoever asks
-    chooses them."""
+    """Counts requests by outcome since the process began. Types off the white list are lumped
+    together, because callers choose them."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, ...]] = Counter()
@@ -295,5 +289,4 @@ class Counts:
         self._requests[stage, "", "Forbidden"] += 1
 
     def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """For Prometheus."""
         return {"InferenceRequests": {key: float(count) for key, count in self._requests.items()}}

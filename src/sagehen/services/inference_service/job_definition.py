@@ -1,4 +1,4 @@
-"""What a request becomes: the parameters of a CreateTrainingJob."""
+"""Builds a request's CreateTrainingJob parameters."""
 
 import re
 import secrets
@@ -26,15 +26,15 @@ _NOT_IN_TAGS = re.compile(r"[^\w .:/=+\-@]")
 
 
 def new_suffix() -> str:
-    """Two billion to tell apart what begins in the same second."""
+    """Returns one of two billion suffixes, to distinguish jobs of the same second."""
     return "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(6))
 
 
 def job_name(kind: str, now: float, suffix: str) -> str:
-    """`{type}-job-{YYYY-mm-dd-HH-MM-SS}-{suffix}`, as TrainingJobName may be.
+    """Returns the name `{type}-job-{YYYY-mm-dd-HH-MM-SS}-{suffix}`.
 
-    Names of training jobs have letters, digits and hyphens only, and 63 of them at most: a type's
-    other characters become hyphens, and what is too long of it is cut off.
+    A TrainingJobName has at most 63 letters, digits and hyphens: other characters become hyphens,
+    and a long type is cut.
     """
     tail = f"-job-{datetime.fromtimestamp(now, UTC):%Y-%m-%d-%H-%M-%S}-{suffix}"
     head = _NOT_IN_NAMES.sub("-", kind).lstrip("-")[: LONGEST_NAME - len(tail)].rstrip("-")
@@ -42,14 +42,12 @@ def job_name(kind: str, now: float, suffix: str) -> str:
 
 
 def inline_key(name: str, file_name: str) -> str:
-    """Where in the service's bucket the input is kept that came with a request."""
     return f"input/{name}/{file_name}"
 
 
 def make_definition(
     wanted: JobBody, settings: InferenceServiceSettings, name: str, arns: ArnMaker
 ) -> dict[str, Any]:
-    """The parameters of CreateTrainingJob, without tags."""
     own = settings.types.get(wanted.type) or TypeSettings()
     image = own.image or filled(
         settings.image, type=wanted.type, account_id=arns.account_id, region=arns.region
@@ -80,7 +78,6 @@ def make_definition(
 
 
 def make_tags(stage: str, kind: str) -> dict[str, str]:
-    """The tags of the training job: whose it is, and its type as asked for."""
     return {
         "sagehen:inference-service": stage,
         "sagehen:inference-type": _NOT_IN_TAGS.sub("-", kind)[:256],

@@ -1,7 +1,7 @@
-"""The jobs of the services: a row each, from the accepted request to long after the end.
+"""SQL for the services' jobs.
 
-What is counted and chosen here is sure only while the service's row is locked
-(`store.inference_services.get(…, lock=True)`).
+Counts and choices are reliable only while the service's row is locked (`service_store.get(…,
+lock=True)`).
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ __all__ = [
 _C = JOBS.c
 _FIELDS = InferenceJobRecord.__struct_fields__
 
-# Made once: to make them takes longer than to run them, and each job asks for them several times.
+# Built once: building them takes longer than running them.
 _OF_STAGE = _C.stage == bindparam("stage")
 _TAKEN = select(_C.type, func.count()).where(_OF_STAGE, _C.state == ACTIVE).group_by(_C.type)
 _WAITING = select(func.count()).select_from(JOBS).where(_OF_STAGE, _C.state == QUEUED)
@@ -50,61 +50,58 @@ _BY_JOB_ID = select(*(_C[field] for field in _FIELDS)).where(_C.job_id == bindpa
 
 
 def add(connection: Connection, record: InferenceJobRecord) -> None:
-    """Add a job, behind all others."""
     connection.execute(insert(JOBS).values(**msgspec.to_builtins(record)))
 
 
 def save(connection: Connection, record: InferenceJobRecord) -> bool:
-    """Write all of `record` over what is stored; False where it is gone."""
+    """Overwrites a row; returns False where it is gone."""
     return rows.update_where(connection, JOBS, record, _C.job_name == record.job_name)
 
 
 def get(connection: Connection, stage: str, job_name: str) -> InferenceJobRecord | None:
-    """The job of that name, if it is that service's."""
     return _one(connection, (_C.stage == stage) & (_C.job_name == job_name))
 
 
 def by_job_id(connection: Connection, job_id: str) -> InferenceJobRecord | None:
-    """The job whose training job that is; None: it is nobody's, or of another's making."""
+    """Returns None where no service made the training job."""
     found = _read(connection, _BY_JOB_ID, job_id=job_id)
     return found[0] if found else None
 
 
 def active_by_type(connection: Connection, stage: str) -> dict[str, int]:
-    """How many slots are taken, by exact type."""
+    """Counts taken slots by exact type."""
     return {row[0]: row[1] for row in connection.execute(_TAKEN, {"stage": stage})}
 
 
 def queued(connection: Connection, stage: str) -> int:
-    """How many wait."""
     return connection.scalar(_WAITING, {"stage": stage}) or 0
 
 
 def first_queued(connection: Connection, stage: str) -> list[InferenceJobRecord]:
-    """Of each type of which jobs wait the first, the longest waiting before the others."""
+    """Returns each type's first queued job, longest waiting first."""
     return _read(connection, _FIRSTS, stage=stage)
 
 
 def position(connection: Connection, job: InferenceJobRecord) -> int:
-    """How many of its service wait before it, and itself: 1 is the first."""
+    """Counts from 1, within the job's service."""
     where = (_C.stage == job.stage) & (_C.state == QUEUED) & (_C.sequence <= _sequence(job))
     return connection.scalar(select(func.count()).select_from(JOBS).where(where)) or 0
 
 
 def in_state(connection: Connection, stage: str, state: InferenceState) -> list[InferenceJobRecord]:
-    """The jobs that wait, or those that hold a slot, the oldest first."""
+    """Returns either queued or active jobs, oldest first."""
     condition = {InferenceState.QUEUED: QUEUED, InferenceState.ACTIVE: ACTIVE}[state]
     where = (_C.stage == stage) & (_C.state == condition)
     return rows.select_records(connection, JOBS, InferenceJobRecord, where, order=[_C.sequence])
 
 
 def stages(connection: Connection) -> list[str]:
-    """The stages of all jobs, whether or not they still have a service."""
+    """Includes stages of deleted services."""
     return list(connection.scalars(select(_C.stage).distinct()))
 
 
 def lost(connection: Connection, stage: str) -> list[InferenceJobRecord]:
-    """Those that hold a slot though their training job is over or gone."""
+    """Returns active jobs whose training job is over."""
     table = TRAINING_JOBS.table
     running = (table.c.job_id == _C.job_id) & table.c.status.in_(("InProgress", "Stopping"))
     where = (_C.stage == stage) & (_C.state == ACTIVE)
@@ -115,12 +112,8 @@ def lost(connection: Connection, stage: str) -> list[InferenceJobRecord]:
 def page(
     connection: Connection, stage: str, before: str | None, limit: int, **equal: str
 ) -> list[InferenceJobRecord]:
-    """The service's jobs, the newest first.
-
-    Args:
-        before: begin behind the job of this name.
-        equal: columns and what they have to be: `type`, `state`.
-    """
+    """Returns jobs, newest first, following the job `before`; `equal` are values by column (`type`,
+    `state`)."""
     where = [_C.stage == stage, *(_C[name] == value for name, value in equal.items())]
     if before is not None:
         behind = select(_C.sequence).where(_C.job_name == before).scalar_subquery()
@@ -131,7 +124,7 @@ def page(
 
 
 def forget(connection: Connection, stage: str, before: float, limit: int) -> int:
-    """Forget jobs that ended before then; how many there were."""
+    """Deletes jobs that ended before a time; returns how many."""
     old = (_C.stage == stage) & (_C.ended_at.is_not(None)) & (_C.ended_at < before)
     some = select(_C.sequence).where(old).limit(limit)
     return connection.execute(delete(JOBS).where(_C.sequence.in_(some))).rowcount

@@ -1,4 +1,4 @@
-"""What may be asked of a service's jobs besides another one: look at them, stop them."""
+"""Describes, lists and stops the jobs of a service."""
 
 from functools import partial
 from typing import Any, Protocol
@@ -21,13 +21,13 @@ LARGEST_PAGE = 100
 
 
 class StopJob(Protocol):
-    """Have a training job stopped, by its name and our id of it; nothing where it is over."""
+    """Stops a training job, unless it has ended."""
 
     def __call__(self, connection: Connection, name: str, job_id: str) -> None: ...
 
 
 class ServiceJobs:
-    """Every method blocks: call it from a thread."""
+    """Handles requests about jobs. Every method blocks: call it from a thread."""
 
     def __init__(
         self, database: Database, writes: GroupCommit, slots: Slots, stop_job: StopJob
@@ -38,12 +38,11 @@ class ServiceJobs:
         self._stop_job = stop_job
 
     def describe(self, service: Service, name: str) -> dict[str, Any]:
-        """Raises NotFound where the service has no such job."""
         with self._database.read() as connection:
             return describe(connection, _existing(connection, service.stage, name))
 
     def page(self, service: Service, query: dict[str, str]) -> dict[str, Any]:
-        """The newest jobs, or those behind `after`; raises Invalid."""
+        """Returns the newest jobs, or those after `after`; raises Invalid."""
         if any("\0" in value for value in query.values()):
             raise Invalid("The query has a character that no name has.")
         limit = _limit(query.get("limit"))
@@ -58,15 +57,12 @@ class ServiceJobs:
         return {"jobs": told, "next": told[-1]["jobName"] if more else None}
 
     def stop(self, service: Service, name: str) -> dict[str, Any]:
-        """Take a job out of the queue, or have its training job stopped; what it is then.
-
-        One that has ended is left as it is.
-        """
+        """Removes the job from the queue or stops its training job, unless it has ended."""
         with self._database.read() as connection:
             job = _existing(connection, service.stage, name)
         if job.state is InferenceState.QUEUED:
             self._writes.run(partial(self._remove, stage=service.stage, name=name))
-        # It may have begun in between.
+        # The job may have begun in between.
         return self._writes.run(partial(self._stop, stage=service.stage, name=name))
 
     def _remove(self, connection: Connection, stage: str, name: str) -> None:
@@ -78,7 +74,7 @@ class ServiceJobs:
             self._slots.remove(connection, service, job)
 
     def _stop(self, connection: Connection, stage: str, name: str) -> dict[str, Any]:
-        """Without the service's lock: whoever ends a training job takes that one second."""
+        """Does not lock the service: the end of a training job takes that lock second."""
         job = _existing(connection, stage, name)
         if job.state is InferenceState.ACTIVE:
             self._stop_job(connection, name=job.job_name, job_id=job.job_id or "")

@@ -1,8 +1,4 @@
-"""What is told of a job's end: once, to the service's topic.
-
-The topic of a service: made where it is missing, with the addresses of the settings, and no
-longer those that were taken out of them.
-"""
+"""Publishes notices of ended jobs; keeps the service's topic and its e-mail subscriptions."""
 
 import uuid
 from datetime import UTC, datetime
@@ -42,15 +38,12 @@ from sagehen.services.messaging.sns.records import (
 __all__ = ["ensure_topic", "notice_of", "shown_duration", "shown_time", "unsubscribe_addresses"]
 
 _NAMES = uuid.UUID("1d0b6c2e-4f0e-4d0c-9a43-b7f2c0a6e7d1")
-"""Any, as long as it is always this one."""
+"""arbitrary, but must never change"""
 
 
 def notice_of(job: InferenceJobRecord, now: float) -> Notice:
-    """The notice of a job that has ended.
-
-    Its ids are the same whoever makes it and however often: who gets it twice knows by that.
-    Subscribers by e-mail get a text to read, all others JSON.
-    """
+    """Makes deterministic ids, so that receivers recognize duplicates. E-mail gets plain text, all
+    else JSON."""
     event_id = f"{job.job_name}:{job.status}"
     texts = {
         "default": msgspec.json.encode(_facts(job, event_id)).decode(),
@@ -71,7 +64,7 @@ def notice_of(job: InferenceJobRecord, now: float) -> Notice:
 
 
 def shown_time(seconds: float | None) -> str | None:
-    """As ISO 8601, in UTC, to the millisecond."""
+    """Formats as ISO 8601 in UTC, to the millisecond."""
     if seconds is None:
         return None
     moment = datetime.fromtimestamp(seconds, UTC)
@@ -79,7 +72,7 @@ def shown_time(seconds: float | None) -> str | None:
 
 
 def shown_duration(job: InferenceJobRecord) -> float | None:
-    """Seconds from when its code first ran to its end; None where it never did."""
+    """Returns the seconds from the first run of its code to its end."""
     if job.started_at is None or job.ended_at is None:
         return None
     return round(max(0.0, job.ended_at - job.started_at), 3)
@@ -142,9 +135,9 @@ _BY_A_SERVICE = uuid.UUID("6a1b8f0e-5a0c-4f0e-9d54-2f9d6a3c7e11")
 def ensure_topic(
     connection: Connection, service: Service, topic_arn: str, now: float
 ) -> ServiceRecord:
-    """The record of `service`, with the addresses that are subscribed now.
+    """Makes a missing topic and subscribes new addresses.
 
-    Who has unsubscribed stays so, unless the topic itself had gone.
+    Those that unsubscribed stay so, unless the topic itself had gone.
     """
     topic = TopicRecord(arn=topic_arn, created_at=now, attributes={})
     is_new = topics.insert(connection, topic)
@@ -158,11 +151,10 @@ def ensure_topic(
 def unsubscribe_addresses(
     connection: Connection, kept: ServiceRecord, service: Service, arns: ArnMaker, now: float
 ) -> ServiceRecord:
-    """The record of `service`, with the addresses of `kept`, as it was before, that are to stay.
+    """Ends subscriptions that the settings dropped or that are at a former topic.
 
-    Those that are no more in its settings, or all if it has another topic now, are subscribed no
-    longer, if it was a service that did it, and no other service has them at that topic. Those of
-    another topic stay there too while jobs of the service have not ended: these are told of there.
+    Spares those that no service made, or that another service wants. At a former topic they last
+    until the service's jobs have ended, which are announced there.
     """
     moved = kept.topic_name != service.record.topic_name
     gone = moved and not _has_jobs(connection, kept.stage)
@@ -189,12 +181,12 @@ def _has_jobs(connection: Connection, stage: str) -> bool:
 
 
 def _own_arn(topic_arn: str, address: str, created_at: float) -> str:
-    """Of what a service has subscribed, and nobody else: it is known by that."""
+    """Returns an ARN that shows that a service made the subscription."""
     return f"{topic_arn}:{uuid.uuid5(_BY_A_SERVICE, f'{topic_arn} {address} {created_at!r}')}"
 
 
 def _subscribe(connection: Connection, topic_arn: str, address: str, now: float) -> None:
-    """Confirmed at once: who may change the settings may decide who gets mail."""
+    """Confirms at once: whoever changes the settings may decide who gets mail."""
     record = SubscriptionRecord(
         arn=_own_arn(topic_arn, address, now),
         topic_arn=topic_arn,

@@ -1,5 +1,4 @@
-"""The Async-Inference-Service: services, the jobs they were asked for, what they answered, and who
-may ask."""
+"""Records of services, their jobs, remembered answers and API keys."""
 
 from enum import StrEnum
 from typing import Any
@@ -20,25 +19,25 @@ __all__ = [
 
 class ServiceSource(StrEnum):
     SETTINGS = "settings"
-    """sagehen.toml describes it, and nothing else may change it."""
+    """only sagehen.toml can change it"""
     API = "api"
-    """It was put by a request, as `sagehen apply` does."""
+    """by a request, as of `sagehen apply`"""
 
 
 class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A service. Who makes or ends its jobs locks it first: so no two take the same slot."""
+    """A service. Lock its row to make or end jobs: no two then take the same slot."""
 
     stage: str
     source: ServiceSource
     given: dict[str, Any]
-    """Its settings, as they were given: the others have their defaults."""
+    """without defaults"""
     created_at: float
-    """Seconds since the epoch, as every `_at`."""
+    """seconds since the epoch, like every `_at`"""
     modified_at: float
     emails: tuple[str, ...] = ()
-    """Addresses that were subscribed once: who has unsubscribed is not subscribed again."""
+    """addresses subscribed so far; those that unsubscribe are not subscribed again"""
     closing: bool = False
-    """It is being deleted: it takes no requests, and its jobs are stopped."""
+    """takes no requests; jobs are being stopped"""
 
     @property
     def topic_name(self) -> str:
@@ -47,45 +46,45 @@ class ServiceRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 class InferenceState(StrEnum):
     QUEUED = "QUEUED"
-    """It waits for a slot; there is no training job yet."""
+    """waits for a slot"""
     ACTIVE = "ACTIVE"
-    """It holds a slot, from the making of its training job to that one's end."""
+    """has a training job that has not ended"""
     ENDED = "ENDED"
-    """What there was to be told of it is told, in the same transaction."""
+    """its notice was published in the same transaction"""
 
 
 class InferenceJobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One accepted request: a training job once it has a slot."""
+    """An accepted request."""
 
     job_name: str
     stage: str
     type: str
-    """As the white list has it."""
+    """as on the white list"""
     state: InferenceState
     topic_arn: str
-    """Where its end is told, even if the service is gone by then."""
+    """for the notice of its end"""
     definition: dict[str, Any]
-    """What CreateTrainingJob is given."""
+    """parameters of CreateTrainingJob"""
     created_at: float
     job_id: str | None = None
-    """The training job's; None before there is one."""
+    """of the training job, once it exists"""
     status: JobStatus | None = None
-    """With the rest below: how it ended. The training job may be deleted then."""
+    """from here on: the end, kept because training jobs may be deleted"""
     secondary: SecondaryStatus | None = None
     started_at: float | None = None
     ended_at: float | None = None
     failure_reason: str | None = None
     result_uri: str | None = None
     notice_id: str | None = None
-    """`<job>:<status>`, where its end was told."""
+    """`<job>:<status>` once published"""
 
 
 class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request with an Idempotency-Key was answered."""
+    """The answer to an Idempotency-Key."""
 
     stage: str
     api_key: str
-    """Whose it was, by the key's name; empty: nobody's."""
+    """its name; empty without one"""
     idempotency_key: str
     body_sha256: str
     job_name: str
@@ -95,9 +94,9 @@ class AnswerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiKeyRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A key that opens the services."""
+    """An API key for all services."""
 
     name: str
     key_sha256: str
-    """In hexadecimal: the key itself is nowhere."""
+    """hexadecimal; the key is not stored"""
     created_at: float

@@ -1,4 +1,4 @@
-"""What a request asks for: its body, read and held against the service's bounds."""
+"""Parses and checks request bodies."""
 
 import json
 import math
@@ -14,14 +14,14 @@ __all__ = ["InlineInput", "JobBody", "read_wanted"]
 MOST_PARAMETERS = 100
 LONGEST_PARAMETER_NAME = 256
 LONGEST_PARAMETER = 2500
-"""These three are SageMaker's, of HyperParameters."""
+"""SageMaker's bounds on HyperParameters, like the two above"""
 LONGEST_URI = 1024
 RESERVED_PREFIX = "sagemaker_"
-"""Of hyperparameters that say which code is run: that is for the service's owner."""
+"""hyperparameters that choose the code, which is up to the service's owner"""
 
 
 class InlineInput(msgspec.Struct, frozen=True):
-    """An input that came with the request, to be put into the object store."""
+    """An input sent in the request."""
 
     file_name: str
     data: bytes
@@ -29,7 +29,7 @@ class InlineInput(msgspec.Struct, frozen=True):
 
 
 class JobBody(msgspec.Struct, frozen=True, kw_only=True):
-    """One request. What it leaves open is as the settings say."""
+    """A request, completed from the settings."""
 
     type: str
     input_uri: str | None = None
@@ -41,11 +41,11 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_wanted(body: bytes, settings: InferenceServiceSettings) -> JobBody:
-    """Read the JSON of a request; what it has besides the known keys is ignored.
+    """Ignores unknown keys.
 
     Raises:
-        Malformed: it is no JSON object with a `type`, or another key asks for too much.
-        Unsupported: its type is not on the white list.
+        Malformed: not a JSON object with a `type`, or a value is not allowed.
+        Unsupported: the type is not on the white list.
     """
     given = _read_object(body)
     kind = given.get("type")
@@ -86,7 +86,7 @@ def _read_object(body: bytes) -> dict[str, Any]:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read = dict(pairs)
     if len(read) < len(pairs):
-        # Whoever looked at it before us may have believed the other one.
+        # A proxy may have checked the other value.
         raise ValueError("A key is there twice.")
     return read
 
@@ -149,7 +149,7 @@ def _parameter_name(name: str) -> str:
 
 
 def _parameter(name: str, value: Any) -> str:
-    """As SageMaker has hyperparameters: a text is itself, all else its JSON."""
+    """Hyperparameters are strings; other values become JSON."""
     if not isinstance(value, str | int | float | bool):
         raise Malformed(f"parameters.{name} must be a text, a number, true or false.")
     text = value if isinstance(value, str) else json.dumps(value)
@@ -185,7 +185,7 @@ def _spot(options: dict[str, Any], settings: InferenceServiceSettings) -> bool:
 
 
 def _check_own(wanted: JobBody, settings: InferenceServiceSettings) -> None:
-    """Against what the service's owner has fixed for the type."""
+    """Rejects parameters that the owner fixed for the type."""
     if (own := settings.types.get(wanted.type)) is None:
         return
     if taken := sorted(own.hyperparameters.keys() & wanted.parameters.keys()):

@@ -1,4 +1,4 @@
-"""A service as it is in force: what is kept of it, and what that means."""
+"""Loads a service with validated settings, and tells whether it is paused."""
 
 import logging
 from dataclasses import dataclass
@@ -40,22 +40,18 @@ class Service:
 
 
 class ServiceInvalid(Unavailable):
-    """What is kept of a service is no setting any more, by a newer version's rules."""
+    """This version rejects the stored settings."""
 
 
 class ServiceUndeclared(Unavailable):
-    """The service is paused: settings made it, and those of this server no longer have it."""
+    """The service is paused: its settings are missing on this server."""
 
 
 def undeclared_reason(record: ServiceRecord, own: InferenceServiceSettings) -> str | None:
-    """Why a service is paused, and what is to be done; None where it is not.
+    """Returns why a service is paused and what to do; None where it is not.
 
-    A service of settings that this server was started without takes no new jobs and begins none of
-    its waiting jobs: sagehen.toml may be missing, with the images that those jobs need. Nothing of
-    the state says so, for another server of the same state may have the section.
-
-    Args:
-        own: the settings of this server.
+    Without its sagehen.toml section, the images of its jobs may be missing. The state does not
+    record this: another server on it may have the section.
     """
     is_declared = own.is_on and own.stage == record.stage
     if record.source is not ServiceSource.SETTINGS or is_declared:
@@ -69,8 +65,8 @@ def undeclared_reason(record: ServiceRecord, own: InferenceServiceSettings) -> s
 
 
 def load_service(connection: Connection, stage: str, lock: bool = False) -> Service | None:
-    """The service at `stage`; with `lock`, nobody else takes or frees its slots until this
-    transaction ends. Raises ServiceInvalid."""
+    """With `lock`, the service's slots cannot change elsewhere until the transaction ends. Raises
+    ServiceInvalid."""
     record = inference_services.get(connection, stage, lock)
     if record is None:
         return None
@@ -84,8 +80,7 @@ def load_service(connection: Connection, stage: str, lock: bool = False) -> Serv
 
 
 def load_valid_service(connection: Connection, stage: str, lock: bool = False) -> Service | None:
-    """The same, and None also where its settings are none any more: of its jobs the ends have to
-    be told even then."""
+    """Returns None for invalid settings too: ends of jobs must be published even then."""
     try:
         return load_service(connection, stage, lock)
     except ServiceInvalid as error:
@@ -94,7 +89,7 @@ def load_valid_service(connection: Connection, stage: str, lock: bool = False) -
 
 
 def say_faults(error: ValidationError) -> str:
-    """What is wrong with settings, a sentence each."""
+    """Returns one sentence per error."""
     return " ".join(_say(fault) for fault in error.errors())
 
 

@@ -1,4 +1,4 @@
-"""The services by their stages, what they have answered, and the keys that open them."""
+"""SQL for services, remembered answers and API keys."""
 
 from sqlalchemy import Connection, delete
 
@@ -27,8 +27,7 @@ __all__ = [
 
 
 def get(connection: Connection, stage: str, lock: bool = False) -> ServiceRecord | None:
-    """The service at `stage`; with `lock`, nobody else takes or frees its slots until this
-    transaction ends."""
+    """With `lock`, its slots cannot change elsewhere until the transaction ends."""
     found = rows.select_records(
         connection, SERVICES, ServiceRecord, SERVICES.c.stage == stage, lock=lock
     )
@@ -36,22 +35,20 @@ def get(connection: Connection, stage: str, lock: bool = False) -> ServiceRecord
 
 
 def all_services(connection: Connection) -> list[ServiceRecord]:
-    """Every service, by stage."""
     return rows.select_records(connection, SERVICES, ServiceRecord, order=[SERVICES.c.stage])
 
 
 def insert(connection: Connection, record: ServiceRecord) -> bool:
-    """Add a service; False where its stage has one."""
     return rows.insert_new(connection, SERVICES, record)
 
 
 def update(connection: Connection, record: ServiceRecord) -> bool:
-    """Write all of `record` over what is stored; False where it is gone."""
+    """Overwrites a row; returns False where it is gone."""
     return rows.update_where(connection, SERVICES, record, SERVICES.c.stage == record.stage)
 
 
 def delete_service(connection: Connection, stage: str) -> bool:
-    """Drop a service with what it remembers of answers; its jobs' rows stay."""
+    """Deletes its answers too; its jobs stay."""
     connection.execute(delete(ANSWERS).where(ANSWERS.c.stage == stage))
     return rows.delete_where(connection, SERVICES, SERVICES.c.stage == stage)
 
@@ -59,7 +56,6 @@ def delete_service(connection: Connection, stage: str) -> bool:
 def answer(
     connection: Connection, stage: str, api_key: str, idempotency_key: str
 ) -> AnswerRecord | None:
-    """What a request with this Idempotency-Key was answered."""
     where = (
         (ANSWERS.c.stage == stage)
         & (ANSWERS.c.api_key == api_key)
@@ -70,33 +66,30 @@ def answer(
 
 
 def add_answer(connection: Connection, record: AnswerRecord) -> None:
-    """Remember an answer. Hazard: look first, in the same transaction, with the service locked."""
+    """Hazard: look for one first, in the same transaction, with the service locked."""
     rows.insert_new(connection, ANSWERS, record)
 
 
 def forget_answers(connection: Connection, stage: str, before: float) -> int:
-    """Forget what was answered before then; how many there were."""
+    """Returns how many were deleted."""
     where = (ANSWERS.c.stage == stage) & (ANSWERS.c.created_at < before)
     return connection.execute(delete(ANSWERS).where(where)).rowcount
 
 
 def add_key(connection: Connection, record: ApiKeyRecord) -> bool:
-    """Add an API key; False where there is one of its name."""
     return rows.insert_new(connection, API_KEYS, record)
 
 
 def key_by_digest(connection: Connection, key_sha256: str) -> ApiKeyRecord | None:
-    """Whose key this is. What the time of the look-up tells is of the digest, not of the key."""
+    """Timing can reveal only the digest, not the key."""
     where = API_KEYS.c.key_sha256 == key_sha256
     found = rows.select_records(connection, API_KEYS, ApiKeyRecord, where)
     return found[0] if found else None
 
 
 def all_keys(connection: Connection) -> list[ApiKeyRecord]:
-    """Every API key, by name."""
     return rows.select_records(connection, API_KEYS, ApiKeyRecord, order=[API_KEYS.c.name])
 
 
 def delete_key(connection: Connection, name: str) -> bool:
-    """Drop an API key; False where there is none of that name."""
     return connection.execute(delete(API_KEYS).where(API_KEYS.c.name == name)).rowcount > 0

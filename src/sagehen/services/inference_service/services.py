@@ -1,4 +1,5 @@
-"""Services come and go: the one of sagehen.toml with control's start, others by request."""
+"""Creates, changes and deletes services: that of sagehen.toml at control's start, others by
+request."""
 
 import logging
 from functools import partial
@@ -67,10 +68,7 @@ class Services:
         self._arns = ArnMaker.of(settings)
 
     def begin(self) -> None:
-        """Make the state have the service of the settings, as they are now.
-
-        One that earlier settings had is kept and told of.
-        """
+        """Stores the service of the settings; keeps one of earlier settings, with a warning."""
         own = self._settings.inference_service
         self._warn_of_undeclared()
         if not own.is_on:
@@ -83,7 +81,7 @@ class Services:
         try:
             self._make_bucket(own)
         except (SagehenError, OSError) as error:
-            # Jobs are refused, with the reason, until it is there; all else works.
+            # Jobs are refused until the bucket exists; all else works.
             log.error("The bucket cannot be made: %s", error, extra={"action": "begin"})
         given = {**own.model_dump(mode="json", exclude_unset=True), "stage": own.stage}
 
@@ -97,17 +95,11 @@ class Services:
             return {"services": [self._shown(connection, one) for one in records]}
 
     def get(self, stage: str) -> dict[str, Any]:
-        """Raises NotFound."""
         with self._database.read() as connection:
             return self._shown_at(connection, stage)
 
     def put(self, stage: str, body: bytes) -> dict[str, Any]:
-        """Make the service at `stage`, or change it, to what the JSON says.
-
-        Raises:
-            Invalid: the JSON is none, or its keys or values are not those of the settings.
-            Conflict: the service is that of the settings, as they are now, or is being deleted.
-        """
+        """Raises Invalid; Conflict if the service is in sagehen.toml or being deleted."""
         given = _read(body)
         if given.setdefault("stage", stage) != stage:
             raise Invalid(f"stage is {given['stage']!r}, but the path says {stage!r}.")
@@ -126,14 +118,12 @@ class Services:
         return self._writes.run(keep)
 
     def delete(self, stage: str) -> dict[str, Any]:
-        """Take a service away: who waits is told that it will not begin, what runs is stopped.
+        """Removes its queued jobs with a notice, and stops the running ones.
 
-        Each step is in a transaction of its own, and all of it can be done again where it was cut
-        short. Of the jobs that run on while they are being stopped, the ends are told as ever.
+        Each step is a transaction that can be repeated after an interruption. Stopping jobs publish
+        their ends.
 
-        Raises:
-            NotFound: there is none.
-            Conflict: it is that of the settings, as they are now.
+        Raises NotFound; Conflict if the service is in sagehen.toml.
         """
         closed, removed = self._writes.run(partial(self._close, stage=stage))
         active = self._active(stage)
@@ -143,7 +133,7 @@ class Services:
         return {"stage": stage, "removed_jobs": removed, "stopped_jobs": len(active)}
 
     def _close(self, connection: Connection, stage: str) -> tuple[ServiceRecord, int]:
-        """Take no more requests, and empty the queue; what is closed, how many jobs that were."""
+        """Stops requests and empties the queue; returns the number of removed jobs too."""
         record = inference_services.get(connection, stage, lock=True)
         if record is None:
             raise NotFound(f"There is no inference service at {stage!r}.")
@@ -167,7 +157,7 @@ class Services:
     def _keep(
         self, connection: Connection, stage: str, given: dict[str, Any], source: ServiceSource
     ) -> None:
-        """Write the service, where it is not so already; its topic is made where it is missing."""
+        """Stores a changed service; makes a missing topic."""
         now = self._clock.now()
         kept = inference_services.get(connection, stage, lock=True)
         record = ServiceRecord(
@@ -189,7 +179,7 @@ class Services:
         record = ensure_topic(connection, service, service.topic_arn(self._arns), now)
         if record != kept:
             inference_services.update(connection, record)
-        # A limit may have been raised.
+        # The limit may have been raised.
         self._slots.fill(connection, Service(record, service.settings))
 
     def _warn_of_undeclared(self) -> None:
@@ -223,7 +213,7 @@ class Services:
             try:
                 self._objects.create_bucket(settings.s3_bucket)
             except AlreadyExists:
-                return  # Somebody else was quicker.
+                return  # made meanwhile
 
     def _shown_at(self, connection: Connection, stage: str) -> dict[str, Any]:
         record = inference_services.get(connection, stage)
@@ -261,7 +251,7 @@ _OF_SETTINGS = (
 
 
 def _drop(connection: Connection, closed: ServiceRecord) -> None:
-    """Unless another DELETE was quicker, and the stage has a new service since."""
+    """Does nothing if another DELETE was faster and the stage has a new service."""
     kept = inference_services.get(connection, closed.stage, lock=True)
     if kept is not None and kept.closing and kept.created_at == closed.created_at:
         inference_services.delete_service(connection, closed.stage)

@@ -1,9 +1,8 @@
-"""Who gets a slot: the limits are counted by rows, under the lock of the service's row, in the
-transaction that makes the training job. So two requests never take the same slot, and none is taken
-that no job holds.
+"""Gives slots to jobs and frees them when jobs end.
 
-The end of a service's job: its slot is free, its end is told, and the next one begins, in the
-transaction in which its training job ends. So each happens once, or the end itself did not.
+Slots are counted from rows, under the lock of the service's row, in the transaction that makes the
+training job: no slot is taken twice or leaks. The transaction that ends a training job frees its
+slot, publishes its notice and begins the next job, so each happens once.
 """
 
 import logging
@@ -48,11 +47,10 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _RESULTS = ("output.tar.gz", "data/", "model.tar.gz", "model/")
-"""What a job may leave below its folder, the likeliest result first."""
+"""results in a job's output folder, preferred first"""
 
 
 def ended_by(job: InferenceJobRecord, training: TrainingJobRecord) -> InferenceJobRecord:
-    """`job` as its training job has ended."""
     return msgspec.structs.replace(
         job,
         state=InferenceState.ENDED,
@@ -66,7 +64,6 @@ def ended_by(job: InferenceJobRecord, training: TrainingJobRecord) -> InferenceJ
 
 
 def removed_ending(job: InferenceJobRecord, now: float) -> InferenceJobRecord:
-    """`job` as it ends where it is taken out of the queue."""
     return msgspec.structs.replace(
         job,
         state=InferenceState.ENDED,
@@ -78,26 +75,21 @@ def removed_ending(job: InferenceJobRecord, now: float) -> InferenceJobRecord:
 
 
 def refused_ending(job: InferenceJobRecord, reason: str, now: float) -> InferenceJobRecord:
-    """`job` as it ends where its training job cannot be made."""
     return _failed(job, f"The training job could not be created: {reason}"[:1024], now)
 
 
 def lost_ending(job: InferenceJobRecord, now: float) -> InferenceJobRecord:
-    """`job` as it ends where its training job is gone and nobody has told of its end."""
     return _failed(job, "The training job is gone.", now)
 
 
 def finish(
     connection: Connection, service: Service | None, job: InferenceJobRecord, now: float
 ) -> None:
-    """Keep a job that has ended, and tell of it, where the service tells of such ends.
-
-    `service` is None where it is gone: what it had begun is told even then.
-    """
+    """Saves an ended job and publishes its notice, also where its service was deleted (None)."""
     if service is None or str(job.status) in service.settings.notify:
         _, fault = attempt(connection, lambda connection: _publish(connection, service, job, now))
         if fault is not None:
-            # The end itself has to stand, whatever is wrong with the topic.
+            # Save the end, whatever is wrong with the topic.
             log.error("A notice is lost.", exc_info=fault, extra=_told(job))
         else:
             job = msgspec.structs.replace(job, notice_id=f"{job.job_name}:{job.status}")
@@ -119,7 +111,7 @@ def _publish(
 
 
 def _result_uri(training: TrainingJobRecord) -> str | None:
-    """What a reader looks for first: what it wrote to /opt/ml/output/data, else its model."""
+    """Prefers /opt/ml/output/data to the model."""
     found = next((one for one in _RESULTS if one in training.artifacts), None)
     return None if found is None else f"{training.output_folder}/{found}"
 
@@ -140,17 +132,15 @@ def _told(job: InferenceJobRecord) -> dict[str, str]:
 
 
 MakeJob = Callable[[Connection, dict[str, Any], dict[str, str], float], TrainingJobRecord]
-"""Given CreateTrainingJob's parameters, tags and the time, make a training job; raises AwsError."""
+"""takes CreateTrainingJob's parameters, tags and the time; raises AwsError"""
 
 _NO_ROOM = "ResourceLimitExceeded"
 
 
 class Slots:
-    """Gives out the slots of all services, and takes them back. Each method is called in a
-    transaction of the state's that writes."""
+    """The slots of all services. Needs a write transaction, and `service` to be locked."""
 
     def __init__(self, make_job: MakeJob, clock: Clock, own: InferenceServiceSettings) -> None:
-        """`own` are the settings of this server."""
         self._make_job = make_job
         self._clock = clock
         self._own = own
@@ -158,13 +148,10 @@ class Slots:
     def admit(
         self, connection: Connection, service: Service, job: InferenceJobRecord
     ) -> tuple[InferenceJobRecord, int]:
-        """Begin `job`, or have it wait; the job as it is then, and how many slots are left.
-
-        Args:
-            service: locked.
+        """Begins or enqueues `job`; returns it and the number of free slots.
 
         Raises:
-            Full: there is no slot, and no place in the queue.
+            Full: no slot is free, and the queue is full.
             Failed: the training job cannot be made.
         """
         taken = self.fill(connection, service)
@@ -172,7 +159,7 @@ class Slots:
             return _enqueue(connection, service, job, taken), 0
         job, fault = self._begin(connection, service, job)
         if fault is not None and fault.code == _NO_ROOM and service.settings.when_full == "queue":
-            # Of training jobs there are too many: it begins when there are fewer.
+            # The limit of training jobs is reached.
             return _enqueue(connection, service, job, taken), 0
         if fault is not None:
             raise Failed(fault.message) from fault
@@ -181,20 +168,20 @@ class Slots:
         return job, _remaining(taken, job.type, service.settings)
 
     def check(self, connection: Connection, service: Service, kind: str) -> None:
-        """Raise Full where a job of this type would neither begin nor wait now. It may look
-        different a moment later: this only spares what `admit` would refuse most likely."""
+        """Raises Full where the job could neither begin nor wait. A hint without the lock: `admit`
+        decides."""
         taken = inference_jobs.active_by_type(connection, service.stage)
         if not _has_room(taken, kind, service.settings):
             _check_queue(connection, service, kind, taken)
 
     def on_end(self, connection: Connection, training: TrainingJobRecord) -> None:
-        """A training job is about to end: free its slot, tell of it, and begin who waits for it.
-        Those that no service made are left alone."""
+        """Called before a training job ends: frees its slot, publishes its notice and begins the
+        next job."""
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None:
             return
         service = load_valid_service(connection, job.stage, lock=True)
-        # It may have been ended by a sweep before we had the lock.
+        # A sweep may have ended the job before the lock was ours.
         job = inference_jobs.by_job_id(connection, training.job_id)
         if job is None or job.state is InferenceState.ENDED:
             return
@@ -205,12 +192,10 @@ class Slots:
     def remove(
         self, connection: Connection, service: Service | None, job: InferenceJobRecord
     ) -> None:
-        """Take a job out of the queue, and tell of it. `service` is locked."""
         finish(connection, service, removed_ending(job, self._clock.now()), self._clock.now())
 
     def fill(self, connection: Connection, service: Service) -> dict[str, int]:
-        """Begin jobs that wait, for as long as there are slots; the slots that are taken then, by
-        exact type. `service` is locked."""
+        """Begins queued jobs while slots are free; returns the taken slots by type."""
         taken = inference_jobs.active_by_type(connection, service.stage)
         if service.record.closing or undeclared_reason(service.record, self._own) is not None:
             return taken
@@ -223,10 +208,9 @@ class Slots:
         return taken
 
     def sweep(self, connection: Connection, stage: str) -> int:
-        """Free the slots that no training job holds any more; how many there were.
+        """Frees leaked slots; returns how many.
 
-        There are none, unless a training job ended by other hands than control's: this is for
-        safety. It also begins who waits, where a limit was raised.
+        A safety net for training jobs not ended by control; also begins jobs after a raised limit.
         """
         service = load_valid_service(connection, stage, lock=True)
         lost = inference_jobs.lost(connection, stage)
@@ -243,13 +227,13 @@ class Slots:
         job: InferenceJobRecord,
         taken: dict[str, int],
     ) -> bool:
-        """Whether the job waits no longer; its slot is added to those that are `taken`."""
+        """Returns whether the job left the queue; updates `taken`."""
         begun, fault = self._begin(connection, service, job)
         if fault is None:
             inference_jobs.save(connection, begun)
             taken[job.type] = taken.get(job.type, 0) + 1
         elif fault.code == _NO_ROOM:
-            return False  # Of training jobs there are too many. It waits on.
+            return False  # limit of training jobs reached
         else:
             now = self._clock.now()
             finish(connection, service, refused_ending(job, fault.message, now), now)
@@ -258,7 +242,6 @@ class Slots:
     def _begin(
         self, connection: Connection, service: Service, job: InferenceJobRecord
     ) -> tuple[InferenceJobRecord, AwsError | None]:
-        """Make the training job; where that cannot be, why."""
         now = self._clock.now()
         tags = make_tags(service.stage, job.type)
         made, fault = attempt(
@@ -294,11 +277,7 @@ def _has_room(taken: dict[str, int], kind: str, settings: InferenceServiceSettin
 
 
 def _remaining(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
-    """How many more jobs of this type may run, never negative.
-
-    Args:
-        taken: slots that jobs hold, by exact type.
-    """
+    """Returns how many more jobs of this type may run."""
     free = settings.limit - taken.get(kind, 0)
     if settings.total_limit is not None:
         free = min(free, settings.total_limit - sum(taken.values()))
@@ -316,7 +295,6 @@ def _enqueue(
 def _check_queue(
     connection: Connection, service: Service, kind: str, taken: dict[str, int]
 ) -> None:
-    """Raise Full where no job of this type may wait."""
     settings = service.settings
     limit = _reached_limit(taken, kind, settings)
     if settings.when_full == "refuse":
@@ -327,7 +305,7 @@ def _check_queue(
 
 
 def _reached_limit(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:
-    """The limit that keeps this type out: its own where that is reached, else that of all."""
+    """Returns the type's own limit if reached, else the total."""
     if settings.total_limit is None or taken.get(kind, 0) >= settings.limit:
         return settings.limit
     return settings.total_limit

@@ -1,7 +1,4 @@
-"""Looks after the inference services now and then: slots that nobody holds, what is long over.
-
-What is looked at now and then, for safety and for room.
-"""
+"""Sweeps once a minute: frees leaked slots, begins queued jobs, deletes old rows."""
 
 import logging
 from collections.abc import Callable
@@ -29,11 +26,7 @@ SWEEP_SECONDS = 60.0
 
 
 class InferenceSweeps:
-    """
-    Args:
-        stages: where there is something to be looked after.
-        sweep: looks after one stage; how many slots it freed that should have been free.
-    """
+    """Sweeps every stage in its own transaction; `sweep` returns the leaked slots."""
 
     def __init__(
         self,
@@ -48,11 +41,10 @@ class InferenceSweeps:
         self._sweep = sweep
 
     async def run(self) -> None:
-        """Sweep once a minute until cancelled. Two controls may: each locks what it looks at."""
+        """Safe with two controls: each sweep locks its service."""
         await keep_sweeping(self.sweep, SWEEP_SECONDS, self._clock, "inference services")
 
     async def sweep(self) -> int:
-        """Look after each service; how many slots were freed."""
         freed = 0
         for stage in await self._writes.join(self._stages):
             freed += await self._sweep_stage(stage)
@@ -67,7 +59,7 @@ class InferenceSweeps:
 
 
 FORGOTTEN_AT_ONCE = 500
-"""Few enough that nobody waits for the transaction."""
+"""rows; bounds other writers' wait"""
 
 
 class Housekeeping:
@@ -76,15 +68,12 @@ class Housekeeping:
         self._clock = clock
 
     def stages(self, connection: Connection) -> list[str]:
-        """Where there is something to be looked after: services, and jobs whose service is gone."""
+        """Includes stages of deleted services."""
         there = {record.stage for record in inference_services.all_services(connection)}
         return sorted(there | set(inference_jobs.stages(connection)))
 
     def sweep(self, connection: Connection, stage: str) -> int:
-        """Free slots that nobody holds, begin who waits, forget what is long over.
-
-        How many slots that were: there should never be any.
-        """
+        """Returns the leaked slots; should be 0."""
         lost = self._slots.sweep(connection, stage)
         service = load_valid_service(connection, stage)
         settings = service.settings if service else InferenceServiceSettings.model_validate({})

@@ -1,4 +1,4 @@
-"""The tables of the Async-Inference-Service."""
+"""The tables of the inference service."""
 
 from sqlalchemy import (
     JSON,
@@ -20,14 +20,13 @@ from sagehen.state.rows import METADATA
 
 __all__ = ["ACTIVE", "ANSWERS", "API_KEYS", "JOBS", "QUEUED", "SERVICES"]
 
-# Written out in statements, for a partial index serves only those where its own condition stands.
+# Literals: a partial index only serves statements that contain its condition.
 QUEUED: ColumnElement[str] = literal_column("'QUEUED'")
 ACTIVE: ColumnElement[str] = literal_column("'ACTIVE'")
 
 
 def _partial(name: str, *columns: str, where: str) -> Index:
-    # PostgreSQL's are the same, as the migrations say; said here too, they would have every start
-    # import all of that dialect's drivers.
+    # The migrations repeat this for PostgreSQL, whose dialect would slow every start.
     return Index(name, *columns, sqlite_where=text(where))
 
 
@@ -71,7 +70,7 @@ JOBS = Table(
     _partial("ix_inference_jobs_queued", "stage", "type", "sequence", where="state = 'QUEUED'"),
     _partial("ix_inference_jobs_active", "stage", "type", where="state = 'ACTIVE'"),
     _partial("ix_inference_jobs_ended", "stage", "ended_at", where="ended_at IS NOT NULL"),
-    # A number that was given once is never given again, though its row is forgotten.
+    # Never reuse a number, even of a deleted row.
     sqlite_autoincrement=True,
 )
 ANSWERS = Table(
