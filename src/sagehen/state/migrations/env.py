@@ -1,4 +1,4 @@
-"""Run by Alembic around the migrations, with the connection that `store.migrate` holds."""
+"""Run by Alembic around the migrations, with the connection that `state.migrate` holds."""
 
 from alembic import context
 
