@@ -1,7 +1,7 @@
-"""Natural batching: what is ready in one turn of the event loop is predicted in one call.
+"""Natural batching: requests that are ready in one turn of the event loop form one batch.
 
-Nothing waits for a timer unless a delay was asked for: a lone request goes at once, and under load
-batches form by themselves.
+Nothing waits for a timer unless a delay is set: a lone request is predicted at once, and batches
+form under load.
 """
 
 import asyncio
@@ -18,37 +18,36 @@ from sagehen.containers.modelserver.serving.responses import abandoned, failure,
 __all__ = ["BATCH_SLOTS", "Batcher"]
 
 BATCH_SLOTS = 256
-"""Enough for batches to form, also while another is worked on."""
+"""Lets a batch form while another is predicted."""
 QUICK_SECONDS = 0.002
-"""Work expected to take longer than this goes to a thread, so that the loop stays free."""
+"""Longer work goes to a thread, so that the event loop stays free."""
 SMALL_BYTES = 16 * 1024
-"""A body is decoded on the loop while a batch gathers: at once if it is no larger, else if it has
-turned out to be quick."""
+"""While a batch gathers, the event loop decodes bodies up to this size, and larger ones only if
+decoding has been quick.
+"""
 
 _FORGETTING = 0.9
 
 
 class _Waiting:
-    """A request in the queue."""
-
     __slots__ = ("request", "rows", "since")
 
     def __init__(self, request: ModelRequest, since: float) -> None:
         self.request = request
         self.since = since
         self.rows: Any = None
-        """Once it is decoded: its rows, or the answer that refuses them."""
+        """After decoding: the rows, or the answer that rejects them."""
 
     @property
     def count(self) -> int:
-        """How many rows; until it is decoded, as many as it has at least."""
+        """The number of rows; before decoding, the least it can be."""
         if self.rows is None:
             return 1
         return 0 if isinstance(self.rows, ModelAnswer) else int(self.rows.count)
 
 
 class Batcher:
-    """The queue before one model that predicts in batches; at most one batch is worked on."""
+    """The queue of one batching model; predicts one batch at a time."""
 
     def __init__(
         self,
@@ -82,7 +81,8 @@ class Batcher:
         waiting = _Waiting(request, self._clock.monotonic() if delay else 0.0)
         self._waiting.append(waiting)
         if not self._busy:
-            # After this turn: the loop hands over what other connections have ready first.
+            # Wait for the next turn: the loop first delivers requests that other connections have
+            # ready.
             self._busy = True
             self._loop.call_soon(self._turn)
         elif self._timer is not None:
@@ -98,7 +98,7 @@ class Batcher:
 
     @property
     def slots(self) -> int:
-        """Two batches, one worked on and one at hand; more where they are over very soon."""
+        """Two batches, one in progress and one waiting; more for very short batches."""
         batches = max(2, self._times.ready)
         return min(BATCH_SLOTS, self._max_waiting, batches * self._limits.max_rows)
 
@@ -107,7 +107,7 @@ class Batcher:
         return False  # a framework's prediction ends
 
     def _turn(self) -> None:
-        """Begin a batch, or wait until it is full or its first member has waited long enough."""
+        """Starts a batch, or sets a timer for its delay."""
         left = self._time_left()
         if left > 0:
             self._timer = self._loop.call_later(left, self._work)
@@ -115,7 +115,7 @@ class Batcher:
             self._work()
 
     def _time_left(self) -> float:
-        """Seconds that the batch may be waited for; not above 0 when it is full."""
+        """Returns the seconds left for the batch to fill; 0 or less when it is full."""
         if not self._limits.delay_seconds:
             return 0.0
         self._gathered = 0
@@ -127,7 +127,9 @@ class Batcher:
         return due - self._clock.monotonic()
 
     def _share(self, waiting: _Waiting) -> int:
-        """Of a batch, in rows. What is slow to decode is not kept from the thread that does it."""
+        """Returns the rows that the request adds. A body that is slow to decode counts as a full
+        batch, so that the thread gets it at once.
+        """
         size = len(waiting.request.body)
         if size > SMALL_BYTES and self._decoding.expected(size) > QUICK_SECONDS:
             return self._limits.max_rows
@@ -144,7 +146,7 @@ class Batcher:
             work.add_done_callback(lambda done: self._finish(batch, done.result()))
 
     def _take(self) -> tuple[list[_Waiting], int]:
-        """The next batch and its size in bytes, the measure of work known before decoding."""
+        """Returns the next batch and its size in bytes, which measures work before decoding."""
         batch: list[_Waiting] = []
         size = rows = 0
         queue, limits = self._waiting, self._limits
@@ -179,7 +181,7 @@ class Batcher:
         start = self._clock.monotonic()
         try:
             answers = self._answers(batch)
-        except Exception as problem:  # an adapter that breaks its contract: nobody waits for ever
+        except Exception as problem:  # a faulty adapter: every request still needs an answer
             answers = [failure(problem) for _ in batch]
         seconds = self._clock.monotonic() - start
         pairs = zip(batch, answers, strict=True)
@@ -188,7 +190,7 @@ class Batcher:
         return answers
 
     def _answers(self, batch: list[_Waiting]) -> list[ModelAnswer | None]:
-        """None for those that have no place in one call with the ones before: they come next."""
+        """Returns None for requests that do not fit into this call; they come next."""
         for waiting in batch:
             self._decode(waiting)
         answers = [one.rows if isinstance(one.rows, ModelAnswer) else None for one in batch]
@@ -226,7 +228,9 @@ class Batcher:
             return failure(problem)
 
     def _first_group(self, batch: list[_Waiting], answers: list[ModelAnswer | None]) -> list[int]:
-        """Places of those with at most `max_rows` rows together; a bigger request stands alone."""
+        """Returns indices of requests with at most `max_rows` rows together; a larger request is
+        alone.
+        """
         group: list[int] = []
         total = 0
         for at, waiting in enumerate(batch):
@@ -238,25 +242,25 @@ class Batcher:
         return group
 
     def _predict(self, rows: list[Any]) -> Sequence[Any]:
-        """A prediction, or the answer that says why there is none, for each."""
+        """Returns a prediction, or an answer with the error, for each."""
         try:
             return self._model.predict(rows)
         except Exception as problem:
             if len(rows) == 1:
                 return [failure(problem)]
-            # One of them is bad: the others must not suffer.
+            # One bad request must not fail the others.
             return [self._predict([each])[0] for each in rows]
 
 
 class _Pace:
-    """Seconds a byte of input takes, from what the last batches took."""
+    """Estimates seconds per byte of input from recent batches."""
 
     def __init__(self) -> None:
         self._bytes = 0.0
         self._seconds = 0.0
 
     def expected(self, size: int) -> float:
-        """Seconds; infinite while nothing is known."""
+        """Returns seconds; infinite before the first batch."""
         if self._bytes == 0:
             return float("inf")
         return self._seconds / self._bytes * size

@@ -1,4 +1,4 @@
-"""The body of an answer that is made piece by piece, in a worker, as fast as it is taken."""
+"""Streams an answer's body from a worker at the speed at which the client reads."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,16 +6,14 @@ from collections.abc import Callable
 __all__ = ["AHEAD_BYTES", "AnswerStream"]
 
 AHEAD_BYTES = 64 * 1024
-"""What may be made before it is taken; then the worker waits."""
+"""A worker pauses when this many bytes are not taken yet."""
 
 
 class AnswerStream:
-    """Pieces that have come and were not taken yet.
+    """Received pieces that were not taken yet.
 
-    Args:
-        first: the first piece.
-        on_taken: called with numbers of bytes, now and then, when they were taken.
-        on_abandon: called once if nobody wants what is still to come.
+    `on_taken` is called now and then with the bytes taken since its last call; `on_abandon` at most
+    once, if further pieces are unwanted.
     """
 
     def __init__(
@@ -28,17 +26,17 @@ class AnswerStream:
         self._abandoned = False
         self._ended = False
         self.whole = False
-        """The last piece was made, and nothing went wrong."""
+        """Whether the last piece was made without error."""
         self.on_change: Callable[[], None] | None = None
-        """Called when there is a piece to take, or none will come any more."""
+        """Called when a piece is ready or the stream has ended."""
 
     def take(self) -> bytes | None:
-        """The next piece; None if it is not there yet, or there is none."""
+        """Returns None if no piece is ready or the stream is over."""
         if not self._ready:
             return None
         piece = self._ready.popleft()
         self._taken += len(piece)
-        # Not each time: the worker waits for it only when twice as much is on the way.
+        # Not for each piece: the worker pauses only at twice this size.
         if self._taken >= AHEAD_BYTES // 2 and not self._ended:
             self._on_taken(self._taken)
             self._taken = 0
@@ -46,11 +44,11 @@ class AnswerStream:
 
     @property
     def over(self) -> bool:
-        """Everything was taken, and nothing else will come."""
+        """Whether all pieces were taken and no more will come."""
         return self._ended and not self._ready
 
     def abandon(self) -> None:
-        """Nobody wants what is still to come: the worker stops at its next piece."""
+        """Drops further pieces; the worker stops at its next one."""
         if self._abandoned:
             return
         self._abandoned = True

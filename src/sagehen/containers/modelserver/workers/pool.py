@@ -1,4 +1,6 @@
-"""The worker processes of one Python environment: started, given models, started again."""
+"""The pool of worker processes for one Python environment: starts and restarts them and loads
+models.
+"""
 
 import asyncio
 import logging
@@ -19,9 +21,9 @@ __all__ = ["Hosted", "WorkerPool"]
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
 STEADY_SECONDS = 10.0
-"""What has lived for so long is started again with the first delay."""
+"""A process that lived this long restarts with the shortest delay."""
 MOST_DEATHS = 5
-"""In a row, with no call answered between them: then the pool is stuck."""
+"""Deaths in a row, without an answered call, after which the pool is stuck."""
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +36,16 @@ class Hosted:
     folder: str
     caller: WorkerDispatcher
     on_lost: Callable[[], None] | None
-    """Called when no worker has it any more; without it, the next that starts loads it again."""
+    """Called when no worker has the model any more; if None, new workers load it again."""
     whole: bool = False
-    """It was loaded everywhere: from then on, whatever starts loads it too."""
+    """Whether all workers loaded the model; from then on new workers load it too."""
     given_up: bool = False
-    """Nobody wants it any more, however its loading ends."""
+    """Whether the model is unwanted, even if its load succeeds."""
 
 
 class WorkerPool:
-    """`environment.workers` processes, each with every model of the pool.
-
-    Args:
-        python: the interpreter of the workers.
+    """`environment.workers` processes with the interpreter `python`, each with every model of the
+    pool.
     """
 
     def __init__(self, environment: Environment, python: str, clock: Clock = SYSTEM) -> None:
@@ -62,7 +62,7 @@ class WorkerPool:
 
     @property
     def stuck(self) -> bool:
-        """Its workers die again and again."""
+        """Whether the workers keep dying."""
         if self._deaths < MOST_DEATHS:
             return False
         steady_since = self._clock.monotonic() - STEADY_SECONDS
@@ -90,13 +90,13 @@ class WorkerPool:
         return model
 
     async def unload(self, model: Hosted) -> None:
-        """When it is drained: return when no worker has it any more."""
+        """Returns when no worker has the model. Drain its queue first."""
         self._models.pop(model.number, None)
         unloads = [self._unload(worker, model) for worker in self._running()]
         await asyncio.gather(*unloads, return_exceptions=True)
 
     def give_up(self, folder: str) -> None:
-        """End the workers that do not come back from loading it, with all the models they hold."""
+        """Ends the workers that hang while loading `folder`, with all their models."""
         for model in [one for one in self._models.values() if one.folder == folder]:
             model.given_up = True
             for worker in self._running():
@@ -104,7 +104,7 @@ class WorkerPool:
                     worker.end("was ended: a model was not loaded in time")
 
     async def close(self) -> None:
-        """End the processes, at once."""
+        """Ends the processes at once."""
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
@@ -126,13 +126,13 @@ class WorkerPool:
         except WorkerDied:
             if model.given_up or not worker.had_more_to_do:
                 raise
-            # Another model's code may well have ended it.
+            # Another model's code may have ended the worker: wait for the next one.
             await self._load(await self._running_at(at), model)
 
     async def _running_at(self, at: int) -> Worker:
         while (worker := await asyncio.shield(self._places[at])).has_ended:
             await asyncio.shield(worker.ended)
-            await asyncio.sleep(0)  # whoever keeps it running makes place for the next
+            await asyncio.sleep(0)  # lets _keep_running replace the worker
         return worker
 
     async def _load(self, worker: Worker, model: Hosted) -> None:
@@ -143,8 +143,8 @@ class WorkerPool:
         lane = WorkerQueue(model.number, worker, timeout, model.caller)
         worker.lanes[model.number] = lane
         model.caller.add(lane)
-        worker.proved |= model.on_lost is not None  # one of many: it is not what makes it die
-        if model.number not in self._models:  # unloaded in the meantime
+        worker.proved |= model.on_lost is not None  # one of many models, so not at fault
+        if model.number not in self._models:  # unloaded meanwhile
             await self._unload(worker, model)
 
     async def _unload(self, worker: Worker, model: Hosted) -> None:
@@ -166,7 +166,7 @@ class WorkerPool:
             delay = min(delay * 2, LONGEST_DELAY_SECONDS)
 
     async def _run_once(self, at: int) -> str:
-        """Until the process has ended; how it did."""
+        """Runs one process until its end; returns how it ended."""
         try:
             worker = self._start()
         except OSError as problem:
@@ -193,17 +193,17 @@ class WorkerPool:
     def _refuse_waiting(self, at: int, problem: OSError) -> None:
         place = self._places[at]
         place.set_exception(Unavailable(f"No worker process can be started: {problem}"))
-        place.exception()  # nobody need be waiting
+        place.exception()  # marks the exception as retrieved, in case nothing awaits it
         self._places[at] = self._awaited()
 
     async def _load_again(self, worker: Worker, models: list[Hosted]) -> None:
-        """What the one before had."""
+        """Loads the previous worker's models."""
         for model in models:
             try:
                 await self._load(worker, model)
             except (SagehenError, MemoryError) as problem:
                 log.warning("A model could not be loaded again.\n%s", problem)
-                if model.on_lost is None:  # it is all that the worker is for
+                if model.on_lost is None:  # the worker's only model
                     worker.kill()
 
     def _lose(self, worker: Worker, how: str) -> None:

@@ -1,6 +1,6 @@
-"""One model in one worker, as the server sees it: what it was sent, in order, and how long ago.
+"""The server's record of one model's calls in one worker, with their timeout and sticky sessions.
 
-Which worker holds a sticky session: what the user's code remembers of it is in one process.
+User code keeps a session's state in one process, so its requests must go to the same worker.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 SESSION = b"x-amzn-sagemaker-session-id"
 MOST_SESSIONS = 10_000
-"""Then those that were used longest ago are forgotten."""
+"""Limit; the least recently used sessions are forgotten."""
 
 _NEW = b"NEW_SESSION"
 _BEGUN, _CLOSED = SESSION.decode(), "x-amzn-sagemaker-closed-session-id"
@@ -37,7 +37,7 @@ class Affinity(Generic[T]):
         self._holders: OrderedDict[str, T] = OrderedDict()
 
     def holder(self, asked: Mapping[bytes, bytes]) -> T | None:
-        """Where the request with these headers has to go, if that matters."""
+        """Returns the worker that holds the session of these request headers, if any."""
         if (session := asked.get(SESSION)) is None or session == _NEW:
             return None
         name = session.decode("latin-1")
@@ -47,7 +47,7 @@ class Affinity(Generic[T]):
         return holder
 
     def learn(self, holder: T, answered: Iterable[tuple[str, str]]) -> None:
-        """From the headers of an answer, which begin a session or end one."""
+        """Learns from an answer's headers that a session began or ended."""
         for header, value in answered:
             name = value.partition(";")[0].strip()
             if header.lower() == _BEGUN:
@@ -58,36 +58,30 @@ class Affinity(Generic[T]):
                 self._holders.pop(name, None)
 
     def forget(self, holder: T) -> None:
-        """It is gone, and what it remembered with it."""
+        """Forgets the sessions of a worker that has ended."""
         for name in [name for name, each in self._holders.items() if each is holder]:
             del self._holders[name]
 
 
 class _Worker(Protocol):
-    def send(self, message: ToWorker, body: bytes = b"") -> None:
-        """Have it sent, soon."""
+    def send(self, message: ToWorker, body: bytes = b"") -> None: ...
 
-    def end(self, why: str) -> None:
-        """Make the process end."""
+    def end(self, why: str) -> None: ...
 
 
 class _Caller(Protocol):
-    def answered(self, seconds: float) -> None:
-        """A call is over that took so long."""
+    def answered(self, seconds: float) -> None: ...
 
-    def learn_session(self, lane: "WorkerQueue", headers: tuple[tuple[str, str], ...]) -> None:
-        """A request of a session was answered with these headers."""
+    def learn_session(self, lane: "WorkerQueue", headers: tuple[tuple[str, str], ...]) -> None: ...
 
 
 class WorkerQueue:
-    """At most the first of `calls` is worked on.
+    """Calls sent to one worker for one model; only the first can be in progress.
 
-    A call that has not been answered `timeout_seconds` after it was begun is answered with an
-    error, and its worker ended. An answer in pieces has that time for its first piece, and again
-    to stop when nobody wants the others.
+    A call that takes more than `timeout_seconds` is answered with an error, and its worker ended. A
+    streamed answer has that time for its first piece, and again to stop when it is abandoned.
 
-    Args:
-        caller: told of what concerns more than this model in this worker.
+    `caller` handles what concerns the model's other workers too.
     """
 
     def __init__(
@@ -103,8 +97,8 @@ class WorkerQueue:
         self._timeout_seconds = timeout_seconds
         self._caller = caller
         self._loop = asyncio.get_running_loop()
-        self._first = 0  # the number of the first of `calls`
-        self._since: float | None = None  # when that had to get on, if it has to
+        self._first = 0  # number of the first of `calls`
+        self._since: float | None = None  # start of the running timeout, if any
         self._timer: asyncio.TimerHandle | None = None
         self._stream: AnswerStream | None = None
         self._seconds = 0.0
@@ -125,7 +119,7 @@ class WorkerQueue:
         if not said.more:
             self._over(request, answer, said.seconds)
             return
-        # How long the other pieces take is for the caller to bear.
+        # No timeout: the client decides how long further pieces may take.
         self._since = None
         self._seconds = said.seconds
         number = self._first
@@ -147,11 +141,11 @@ class WorkerQueue:
             self._over(self.calls[0], None, self._seconds)
 
     def stop(self) -> None:
-        """The worker has ended just now: what is sent from here on was not begun by anybody."""
+        """Marks the worker as ended: requests from now on cannot have begun."""
         self._ended_idle = not self.calls
 
     def lost(self, how: str) -> list[ModelRequest]:
-        """The worker has ended: what it has not begun."""
+        """Answers what has begun; returns the requests that have not."""
         self.close()
         if self._stream is not None:
             self._stream.end(whole=False)
@@ -180,13 +174,13 @@ class WorkerQueue:
         self._watch()
 
     def _watch(self) -> None:
-        """The first call has to get on from now on."""
+        """Starts the timeout of the first call."""
         self._since = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_seconds, self._check)
 
     def _check(self) -> None:
-        # One timer for many calls: most are over long before.
+        # One timer serves many calls, as most end long before.
         self._timer = None
         if self._since is None:
             return
