@@ -29,13 +29,13 @@ class ModelAnswer(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     close: bool = False
     rest: Generator[bytes] | None = None
-    """From a CallModel: the pieces after `body`, made as they are iterated."""
+    """From a CallModel: the pieces after `body`."""
     stream: AnswerStream | None = None
-    """Sent to the client instead of `body`, piece by piece."""
+    """Sent to the client instead of `body`."""
 
 
 class Refusal(Exception):
-    """Rejects a request: the answer has `status` and the message."""
+    """An error whose answer has `status` and the message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class Refusal(Exception):
 
 
 class ModelRequest:
-    """A complete HTTP request and its answer. Header names are lower-case bytes."""
+    """A complete HTTP request. Header names are lower-case bytes."""
 
     __slots__ = (
         "_on_answer",
@@ -74,13 +74,13 @@ class ModelRequest:
         self.headers = headers
         self.body = body
         self.answer: ModelAnswer | None = None
-        self.abandoned = False  # the client has disconnected
+        self.abandoned = False  # client disconnected
         self.stay: Reservation | None = None  # only for large bodies
-        self.counter: RequestCounter | None = None  # notified of the answer
+        self.counter: RequestCounter | None = None
         self._on_answer = on_answer
 
     def respond(self, answer: ModelAnswer) -> None:
-        """Sets the answer and drops any later one. Call on the event loop."""
+        """Answers once; drops further answers. Call on the event loop."""
         if self.answer is None:
             self.answer = answer
             if self.counter is not None:
@@ -96,30 +96,30 @@ class RequestCounter(Protocol):
     """Counts one model's requests in a queue shared by several models."""
 
     def answered(self) -> None:
-        """Each request calls this once, when it has its answer."""
+        """Each request calls this when it has its answer."""
 
 
 class DecodedRows(Protocol):
-    """The rows of one request, in the form that the model takes."""
+    """One request's rows, in the model's own form."""
 
     @property
     def count(self) -> int:
-        """The number of rows, which bounds a batch."""
+        """Bounds a batch."""
 
 
 @runtime_checkable
 class BatchModel(Protocol):
-    """A model that predicts the rows of many requests in one call; calls never overlap.
+    """Predicts many requests in one call; calls never overlap.
 
-    A model that needs more than the body and its type also defines `decode_request(request)`, which
-    then replaces `decode`.
+    A model that needs the whole request also defines `decode_request(request)`, which replaces
+    `decode`.
     """
 
     def decode(self, body: bytes, content_type: str) -> Any:
-        """Returns the body as `DecodedRows`. Raises Refusal."""
+        """Returns `DecodedRows`. Raises Refusal."""
 
     def predict(self, batch: Sequence[Any]) -> Sequence[Any]:
-        """Returns one prediction per member of `batch`, in its order. Raises Refusal."""
+        """Returns one prediction per member, in order. Raises Refusal."""
 
     def encode(self, prediction: Any, accept: str) -> ModelAnswer:
         """Raises Refusal."""
@@ -130,16 +130,16 @@ class BatchModel(Protocol):
 class JointPrediction(Protocol):
     """Predicts for several models in one call; calls never overlap.
 
-    Models that share a JointPrediction as their attribute `joint` are predicted together. A
-    BatchModel whose `joint` is missing or None is predicted alone.
+    Models with the same `joint` attribute are predicted together; those without it, or with None,
+    alone.
     """
 
     def predict_jointly(self, batch: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
-        """Returns one prediction per pair of model and rows, in order. Raises Refusal."""
+        """Takes pairs of model and rows; returns predictions in order. Raises Refusal."""
 
 
 class CallModel(Protocol):
-    """Answers one request per call; one thread of a worker process loads and calls it."""
+    """Answers one request per call, in one thread of a worker process."""
 
     def call(self, request: ModelRequest) -> ModelAnswer:
         """Returns the answer, or its start and `rest`. Raises only Refusal and MemoryError."""
@@ -151,31 +151,31 @@ class Adapter(Protocol):
     """Loads the models of one framework."""
 
     def needs_worker(self, model_dir: Path) -> bool:
-        """Returns whether the model is a CallModel and must be loaded in worker processes.
+        """Whether the model is a CallModel, for worker processes: user code, or anything that may
+        crash, hold the interpreter or hang.
 
-        That holds for user code and anything else that may crash, hold the interpreter or never
-        return. This method runs none of it. Raises SagehenError if it cannot tell.
+        Runs none of it. Raises SagehenError if it cannot tell.
         """
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
-        """Raises what the framework or the user's code raises, or MemoryError."""
+        """Raises what the framework or user code raises, or MemoryError."""
 
 
 class Runner(Protocol):
-    """The request queue of one model."""
+    """One model's request queue."""
 
     def submit(self, request: ModelRequest) -> None:
-        """Queues the request, or rejects it at once if the queue is full."""
+        """Queues the request, or rejects it if the queue is full."""
 
     async def drained(self) -> None:
-        """Returns when every submitted request has been answered."""
+        """Returns when all requests are answered."""
 
     @property
     def slots(self) -> int:
-        """The number of requests to submit at once. Further requests should wait outside, where
-        they can still go to another instance.
+        """Requests to submit at once; others should wait where they can still go to another
+        instance.
         """
 
     @property
     def stuck(self) -> bool:
-        """Whether no work makes progress: all of it is overdue."""
+        """Whether all work is overdue."""

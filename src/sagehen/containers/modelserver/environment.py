@@ -26,10 +26,7 @@ _OWN_HANDLER = "sagemaker_inference.default_handler_service"
 
 
 def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
-    """Returns `environ` with variables that have several names under the name that is read.
-
-    Raises SettingError if SAGEMAKER_HANDLER asks for a handler of multi-model-server.
-    """
+    """Renames variables with several names. Raises SettingError for unsupported handlers."""
     handler = environ.get("SAGEMAKER_HANDLER", "")
     if handler not in ("", _OWN_HANDLER):
         raise SettingError(
@@ -46,7 +43,7 @@ def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
 
 def set_up_log(level: int) -> None:
     logging.basicConfig(
-        # The logger's name lets the platform tell these lines from those of the user's code.
+        # The logger's name tells the platform these lines from the user's.
         level=level,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         force=True,
@@ -55,11 +52,11 @@ def set_up_log(level: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceSettings:
-    """Settings of Hugging Face models; a field is `""` where its variable is not set."""
+    """`""` where a variable is unset."""
 
     task: str
     model_id: str
-    """A folder or a name on the Hugging Face Hub; takes precedence over the model's archive."""
+    """A folder or a name on the Hugging Face Hub; overrides the archive."""
     revision: str
     token: str
     trust_remote_code: bool
@@ -90,10 +87,10 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-"""Libraries read these variables when they are loaded."""
+"""Read when libraries are loaded."""
 BATCH_QUEUE = 1000
 
-# The same setting in several containers; TS_ is TorchServe, MMS_ multi-model-server.
+# TS_ is TorchServe, MMS_ multi-model-server.
 _WORKERS = (
     "SAGEMAKER_MODEL_SERVER_WORKERS",
     "SAGEMAKER_TS_MAX_WORKERS",
@@ -111,7 +108,7 @@ _QUEUE = ("SAGEMAKER_MODEL_JOB_QUEUE_SIZE", "TS_JOB_QUEUE_SIZE", "MMS_JOB_QUEUE_
 
 
 class Bind(NamedTuple):
-    """The address to listen on: a unix socket if `path` is set, else `host` and `port`."""
+    """A unix socket if `path` is set, else `host` and `port`."""
 
     path: str = ""
     host: str = "0.0.0.0"
@@ -119,10 +116,10 @@ class Bind(NamedTuple):
 
 
 class TensorFlow(NamedTuple):
-    """The SAGEMAKER_TFS_… settings, for TensorFlow models only."""
+    """SAGEMAKER_TFS_… settings."""
 
     default_model: str = ""
-    """For requests that name no model; `""` if there is only one."""
+    """For requests that name none; `""` if there is only one."""
     intra_op_threads: int = 1
     inter_op_threads: int = 1
 
@@ -136,9 +133,8 @@ class Environment:
     bind: Bind
     multi_model: bool
     program: str
-    """The user's script in its code folder."""
     program_named: bool
-    """Whether SAGEMAKER_PROGRAM is set, so that a missing script is an error."""
+    """Whether SAGEMAKER_PROGRAM is set, so that its absence is an error."""
     submit_directory: str
     default_accept: str
     """`""` for the adapter's default."""
@@ -146,30 +142,28 @@ class Environment:
     ensemble: bool
     max_body_bytes: int
     max_answer_bytes: int | None
-    """Per answer; None for no limit."""
+    """Per answer; None: no limit."""
     timeout_seconds: float
-    """Limit for one call of the model's code."""
+    """For one call of the model's code."""
     startup_seconds: float
-    """Limit for the installation of a model's requirements."""
+    """For installing a model's requirements."""
     workers: int
-    """Processes for the models' code; each runs one request per model at a time."""
+    """Processes for model code; each runs one request per model at a time."""
     thread_variables: Mapping[str, str]
-    """For each worker, without those that the user set: all workers together have at most one
-    thread per core.
-    """
+    """Sets threads per worker, unless the user did: together at most one per core."""
     environments_dir: Path
-    """Cache of what the requirements.txt files install."""
+    """Cache for requirements.txt."""
     environments_bytes: int
-    """Limit for unused environments in `environments_dir`."""
+    """Limit for unused environments."""
     variables: Mapping[str, str]
-    """The variables that these settings were read from."""
+    """The source of these settings."""
     call_queue: int
-    """Requests that may wait for one CallModel."""
+    """Requests waiting per CallModel."""
     batch_queue: int
-    """Requests that may wait for one BatchModel."""
+    """Requests waiting per BatchModel."""
     batches: BatchLimits
     threads: int
-    """Threads for one call of a framework."""
+    """Per call of a framework."""
     tensorflow: TensorFlow
     hugging_face: HuggingFaceSettings
     log_level: int
@@ -184,12 +178,12 @@ class Environment:
 
     @property
     def own_environments_dir(self) -> Path:
-        """Replaces `environments_dir` if that is not writable."""
+        """Used if `environments_dir` is not writable."""
         return self.base_dir / "environments"
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
-    """Raises SettingError, which names the variable and its bad value."""
+    """Raises SettingError with the variable and its bad value."""
     environ = under_one_name(environ)
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
@@ -232,8 +226,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
 def _workers(environ: Mapping[str, str], adapter: str, otherwise: int) -> int:
     workers = positive(environ, *_WORKERS)
     if workers is None and adapter == "tensorflow":
-        # As in SageMaker's container; each worker may hold another copy of the framework and the
-        # model.
+        # As in SageMaker's container; each worker may hold another copy of the model.
         return positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
     return workers or otherwise
 
@@ -248,7 +241,7 @@ def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
 
 
 def _threads(environ: Mapping[str, str]) -> int:
-    """OMP_NUM_THREADS may be a list by nesting depth; its first entry counts."""
+    """OMP_NUM_THREADS may be a list by nesting depth."""
     outermost = environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return positive({"OMP_NUM_THREADS": outermost}, "OMP_NUM_THREADS") or 1
 

@@ -1,4 +1,4 @@
-"""Runs the model server: listens, loads the model and serves until told to stop."""
+"""Runs the model server: listens, loads the model and serves."""
 
 import asyncio
 import logging
@@ -36,15 +36,13 @@ _OF_THE_MODEL = frozenset(
         *("ScriptError", "SyntaxError", "TabError", "TypeError", "ValueError"),
     }
 )
-"""Exceptions unrelated to networks, disks, memory and time."""
+"""Unrelated to networks, disks, memory and time."""
 
 log = logging.getLogger(__name__)
 
 
 def run(environment: Environment) -> int:
-    """Serves until SIGTERM or SIGINT. Returns the exit status: WILL_NOT_LOAD or 1 if the model does
-    not load.
-    """
+    """Serves until SIGTERM or SIGINT. Returns the exit status; WILL_NOT_LOAD or 1 if loading fails."""
     set_up_log(environment.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_told(environment))
@@ -65,7 +63,7 @@ async def _until_told(environment: Environment) -> int:
 async def serve(
     environment: Environment, stop: asyncio.Event, ready: asyncio.Event | None = None
 ) -> int:
-    """Serves until `stop` is set, finishes the requests in progress and returns the exit status.
+    """Serves until `stop` is set; then finishes requests and returns the exit status.
 
     Sets `ready` when /ping answers 200. Raises SagehenError if the adapter is unknown, its
     framework is missing or the address is in use.
@@ -103,7 +101,7 @@ async def _serve(
 async def _load(
     single: SingleModel, loader: Loader, environment: Environment, stop: asyncio.Event
 ) -> int:
-    """Returns 0 when the model is ready or `stop` interrupts loading; else the exit status."""
+    """Returns 0 when the model is ready or `stop` is set; else the exit status."""
     load = asyncio.ensure_future(loader.load("model", str(environment.model_dir)))
     ended = asyncio.ensure_future(stop.wait())
     await asyncio.wait({load, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +116,7 @@ async def _load(
 
 
 def _comes_again(problem: BaseException) -> bool:
-    """Whether another start would fail alike: the fault is in the model's code or files."""
+    """Whether the fault is in the model, so that restarting would not help."""
     if isinstance(problem, RaisedElsewhere):
         kind = problem.lines.rstrip().rpartition("\n")[2].partition(":")[0]
     elif type(problem) is SagehenError:  # raised by a worker
@@ -129,7 +127,7 @@ def _comes_again(problem: BaseException) -> bool:
 
 
 def _ending_in_reason(problem: BaseException) -> str:
-    """Puts the reason last: the platform quotes the log's last lines."""
+    """Puts the reason last, where the platform quotes it."""
     if isinstance(problem, SagehenError):
         return str(problem)
     return "".join(traceback.format_exception(problem)).rstrip()
@@ -161,7 +159,7 @@ async def _listen(
 
 
 def _remove_socket(path: str) -> None:
-    """Removes what an earlier server left, but only if it is a socket."""
+    """Removes an earlier server's socket, but no other file."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)

@@ -11,7 +11,7 @@ _IMPORTING = "<frozen importlib"
 
 
 def user_traceback(problem: BaseException) -> str:
-    """Starts at the first frame of the user's code; without one, returns the whole traceback."""
+    """Starts at the user's first frame, if any."""
     kept = _users(problem.__traceback__) or problem.__traceback__
     return "".join(traceback.format_exception(type(problem), problem, kept))
 

@@ -20,21 +20,21 @@ __all__: list[str] = []
 
 def main(descriptor: int, parent_pid: int) -> None:
     die_with_parent(parent_pid)
-    # The server ends a hanging worker by SIGABRT: the log then shows where it hung.
+    # The server ends a hanging worker by SIGABRT; the log shows where it hung.
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    # On Ctrl-C the server ends its workers. The signal is not ignored, because programs started by
-    # the user's code would inherit that.
+    # On Ctrl-C the server ends its workers. Ignoring the signal would be inherited by programs of
+    # the user's code.
     signal.signal(signal.SIGINT, lambda number, at: None)
     end = socket.socket(fileno=descriptor)
     end.set_inheritable(False)
-    # Processes forked by the user's code must not write to the server's socket either.
+    # Forked processes must not use the server's socket either.
     os.register_at_fork(after_in_child=end.close)
     _serve(end)
 
 
 def _serve(end: socket.socket) -> None:
-    # Imported late: die_with_parent is set, and the user's own packages are in place.
+    # After die_with_parent, and with the user's packages in place.
     from sagehen.containers.modelserver.adapters import make_adapter
     from sagehen.containers.modelserver.environment import read_environment, set_up_log
     from sagehen.containers.modelserver.workers.messages import Load
@@ -60,11 +60,11 @@ def _serve(end: socket.socket) -> None:
         if not isinstance(message, Load):
             models[message.model].put(order)
         elif environment.multi_model:
-            # Each model is loaded and called in its own thread, so that none waits for another.
+            # A thread per model, so that none waits for another.
             own = models[message.model] = QueueInbox()
             threading.Thread(target=serve_apart, args=(message, own), daemon=True).start()
         else:
-            # The only model uses the main thread and reads the socket directly.
+            # The only model reads the socket directly.
             Serving(adapter, inbox, outlet).run(message)
 
 

@@ -11,9 +11,7 @@ LOOK_SECONDS = 10.0
 
 
 async def wait_for_strays(pause_seconds: float = LOOK_SECONDS) -> None:
-    """Reaps a zombie that two looks in a row find: it is an orphan, as other code waits for its own
-    children at once.
-    """
+    """Reaps what two looks find dead: other code waits for its children at once."""
     seen: set[int] = set()
     while True:
         dead = _dead_children()

@@ -1,4 +1,4 @@
-"""Adapters to the frameworks; each imports its framework only when it is used."""
+"""Adapters to frameworks, which each adapter imports only when used."""
 
 import importlib
 from typing import cast

@@ -39,7 +39,7 @@ def adapter(environment: Environment) -> "LightGBMAdapter":
 
 
 class LightGBMAdapter(Scripted):
-    """Loads a LightGBM text file, or a pickled Booster or scikit-learn wrapper."""
+    """Loads a text file, or a pickled Booster or scikit-learn wrapper."""
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)
@@ -50,7 +50,7 @@ class LightGBMAdapter(Scripted):
 
 
 class LightGBMModel(ArrayModel):
-    """A Booster, or a scikit-learn wrapper, which also knows the names of its classes."""
+    """Serves a Booster or scikit-learn wrapper; only the latter names its classes."""
 
     def __init__(self, model: Any, environment: Environment) -> None:
         booster = getattr(model, "booster_", model)
@@ -120,7 +120,6 @@ def _load_text(path: Path) -> Any:
 
 
 def _classes(model: Any, booster: Any) -> list[Any] | None:
-    """Returns the labels of the probabilities; None if the model has none."""
     if hasattr(model, "classes_"):
         return list(model.classes_.tolist())
     objective = str(booster.params.get("objective", ""))

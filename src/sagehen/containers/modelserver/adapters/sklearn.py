@@ -82,7 +82,7 @@ def _no_model(model_dir: Path) -> ModelFileError:
 
 
 def decode_rows(data: Any, content_type: str) -> Any:
-    """As in SageMaker's container, CSV text that is no number becomes NaN."""
+    """Reads CSV text that is no number as NaN, like SageMaker's container."""
     import numpy
 
     values = codecs.decode(data, content_type)

@@ -1,4 +1,4 @@
-"""Reads the limits of a batch from the environment, and measures calls to size queues."""
+"""Reads batch limits from the environment and times calls to size queues."""
 
 import logging
 import sys
@@ -17,15 +17,13 @@ TFS_BATCH_ROWS = 8
 TFS_DELAY_MICROSECONDS = 1000
 
 _PREFIXES = ("SAGEMAKER_TS_", "TS_", "MMS_", "SERVING_")
-"""Prefixes of BATCH_SIZE and MAX_BATCH_DELAY: PyTorch's container, TorchServe, multi-model-server,
-DJL.
-"""
+"""PyTorch's container, TorchServe, multi-model-server, DJL."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchLimits:
-    """Limits of one batch. A request beyond `max_rows` or `max_bytes` is predicted alone. A batch
-    that is not full waits up to `delay_seconds` for more requests.
+    """Bounds a batch; a larger request is predicted alone. A batch waits up to `delay_seconds` to
+    fill.
     """
 
     max_rows: int = MAX_BATCH_ROWS
@@ -34,11 +32,11 @@ class BatchLimits:
 
 
 NATURAL = BatchLimits()
-"""Batches whatever is ready, without waiting."""
+"""Without waiting."""
 
 
 def read_batch_limits(environ: Mapping[str, str]) -> BatchLimits:
-    """Returns natural batching unless the environment sets limits. Raises SettingError."""
+    """Returns NATURAL unless limits are set. Raises SettingError."""
     batches = switch(environ, "SAGEMAKER_TFS_ENABLE_BATCHING")
     if batches is not None:
         return _tensorflow_limits(environ) if batches else _chosen(1, 0)
@@ -60,16 +58,14 @@ def _tensorflow_limits(environ: Mapping[str, str]) -> BatchLimits:
 
 
 def _chosen(rows: int, delay_seconds: float) -> BatchLimits:
-    """Sets no limit of bytes: a user who chose the rows knows their size."""
+    """Leaves bytes unlimited: a user who chose the rows knows their size."""
     return BatchLimits(max_rows=rows, max_bytes=sys.maxsize, delay_seconds=delay_seconds)
 
 
 QUICK_SECONDS = 0.005
-"""Limit for the work queued at a worker: waiting this long is about as quick as going to another
-instance.
-"""
+"""Limit for a worker's queue: a request cannot begin much sooner elsewhere."""
 MOST_READY = 8
-"""Requests per worker, including the one in progress."""
+"""Requests per worker, including the current one."""
 CALLS_NEEDED = 200
 """Calls before the 99th percentile is known."""
 
@@ -79,7 +75,7 @@ _DOWN = _UP ** (1 / 99)
 
 
 class CallTimes:
-    """Tracks the 99th percentile of the time of calls."""
+    """Tracks the 99th percentile of call times."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -96,11 +92,10 @@ class CallTimes:
 
     @property
     def ready(self) -> int:
-        """The number of requests that a worker should have, including the one in progress.
+        """Requests that a worker should have, including the current one.
 
-        One for slow calls: further requests should wait where they can still go to another
-        instance. More where calls end sooner than the next request could arrive. A power of two, so
-        that it seldom changes.
+        Slow calls get one: others should wait where they can still go to another instance. Quick
+        calls get more. A power of two changes seldom.
         """
         ready = 1
         if self._calls < CALLS_NEEDED:

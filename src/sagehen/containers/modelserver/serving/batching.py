@@ -1,7 +1,6 @@
-"""Natural batching: requests that are ready in one turn of the event loop form one batch.
+"""Natural batching: requests ready in one turn of the event loop form a batch.
 
-Nothing waits for a timer unless a delay is set: a lone request is predicted at once, and batches
-form under load.
+Without a delay, a lone request is predicted at once; batches form under load.
 """
 
 import asyncio
@@ -18,13 +17,11 @@ from sagehen.containers.modelserver.serving.responses import abandoned, failure,
 __all__ = ["BATCH_SLOTS", "Batcher"]
 
 BATCH_SLOTS = 256
-"""Lets a batch form while another is predicted."""
+"""Enough for the next batch to form meanwhile."""
 QUICK_SECONDS = 0.002
-"""Longer work goes to a thread, so that the event loop stays free."""
+"""Longer work goes to a thread, to keep the loop free."""
 SMALL_BYTES = 16 * 1024
-"""While a batch gathers, the event loop decodes bodies up to this size, and larger ones only if
-decoding has been quick.
-"""
+"""While a batch gathers, the loop decodes bodies up to this size, larger ones if that is quick."""
 
 _FORGETTING = 0.9
 
@@ -36,18 +33,18 @@ class _Waiting:
         self.request = request
         self.since = since
         self.rows: Any = None
-        """After decoding: the rows, or the answer that rejects them."""
+        """After decoding: rows, or an error's answer."""
 
     @property
     def count(self) -> int:
-        """The number of rows; before decoding, the least it can be."""
+        """Returns the minimum before decoding."""
         if self.rows is None:
             return 1
         return 0 if isinstance(self.rows, ModelAnswer) else int(self.rows.count)
 
 
 class Batcher:
-    """The queue of one batching model; predicts one batch at a time."""
+    """One model's queue; predicts one batch at a time."""
 
     def __init__(
         self,
@@ -81,8 +78,7 @@ class Batcher:
         waiting = _Waiting(request, self._clock.monotonic() if delay else 0.0)
         self._waiting.append(waiting)
         if not self._busy:
-            # Wait for the next turn: the loop first delivers requests that other connections have
-            # ready.
+            # Next turn: other connections deliver their requests first.
             self._busy = True
             self._loop.call_soon(self._turn)
         elif self._timer is not None:
@@ -98,16 +94,15 @@ class Batcher:
 
     @property
     def slots(self) -> int:
-        """Two batches, one in progress and one waiting; more for very short batches."""
+        """Allows two batches, one of them waiting; more for quick ones."""
         batches = max(2, self._times.ready)
         return min(BATCH_SLOTS, self._max_waiting, batches * self._limits.max_rows)
 
     @property
     def stuck(self) -> bool:
-        return False  # a framework's prediction ends
+        return False  # predictions end
 
     def _turn(self) -> None:
-        """Starts a batch, or sets a timer for its delay."""
         left = self._time_left()
         if left > 0:
             self._timer = self._loop.call_later(left, self._work)
@@ -115,7 +110,7 @@ class Batcher:
             self._work()
 
     def _time_left(self) -> float:
-        """Returns the seconds left for the batch to fill; 0 or less when it is full."""
+        """Returns seconds; 0 or less when the batch is full."""
         if not self._limits.delay_seconds:
             return 0.0
         self._gathered = 0
@@ -127,8 +122,8 @@ class Batcher:
         return due - self._clock.monotonic()
 
     def _share(self, waiting: _Waiting) -> int:
-        """Returns the rows that the request adds. A body that is slow to decode counts as a full
-        batch, so that the thread gets it at once.
+        """Returns the request's rows. A body that is slow to decode fills the batch, to reach the
+        thread at once.
         """
         size = len(waiting.request.body)
         if size > SMALL_BYTES and self._decoding.expected(size) > QUICK_SECONDS:
@@ -146,7 +141,7 @@ class Batcher:
             work.add_done_callback(lambda done: self._finish(batch, done.result()))
 
     def _take(self) -> tuple[list[_Waiting], int]:
-        """Returns the next batch and its size in bytes, which measures work before decoding."""
+        """Returns a batch and its size in bytes, which predicts its time."""
         batch: list[_Waiting] = []
         size = rows = 0
         queue, limits = self._waiting, self._limits
@@ -181,7 +176,7 @@ class Batcher:
         start = self._clock.monotonic()
         try:
             answers = self._answers(batch)
-        except Exception as problem:  # a faulty adapter: every request still needs an answer
+        except Exception as problem:  # a faulty adapter: answer all the same
             answers = [failure(problem) for _ in batch]
         seconds = self._clock.monotonic() - start
         pairs = zip(batch, answers, strict=True)
@@ -190,7 +185,7 @@ class Batcher:
         return answers
 
     def _answers(self, batch: list[_Waiting]) -> list[ModelAnswer | None]:
-        """Returns None for requests that do not fit into this call; they come next."""
+        """Returns None for requests that must wait for the next call."""
         for waiting in batch:
             self._decode(waiting)
         answers = [one.rows if isinstance(one.rows, ModelAnswer) else None for one in batch]
@@ -228,9 +223,7 @@ class Batcher:
             return failure(problem)
 
     def _first_group(self, batch: list[_Waiting], answers: list[ModelAnswer | None]) -> list[int]:
-        """Returns indices of requests with at most `max_rows` rows together; a larger request is
-        alone.
-        """
+        """Chooses at most `max_rows` rows; a larger request is alone."""
         group: list[int] = []
         total = 0
         for at, waiting in enumerate(batch):
@@ -242,18 +235,18 @@ class Batcher:
         return group
 
     def _predict(self, rows: list[Any]) -> Sequence[Any]:
-        """Returns a prediction, or an answer with the error, for each."""
+        """Returns predictions or errors' answers."""
         try:
             return self._model.predict(rows)
         except Exception as problem:
             if len(rows) == 1:
                 return [failure(problem)]
-            # One bad request must not fail the others.
+            # One bad request must not fail others.
             return [self._predict([each])[0] for each in rows]
 
 
 class _Pace:
-    """Estimates seconds per byte of input from recent batches."""
+    """Estimates seconds per byte from recent batches."""
 
     def __init__(self) -> None:
         self._bytes = 0.0

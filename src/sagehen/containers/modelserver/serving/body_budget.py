@@ -1,4 +1,4 @@
-"""Limits the memory of large request bodies: further bodies wait, unread, for earlier requests."""
+"""Limits the memory of large bodies; others wait, unread."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,7 +7,7 @@ __all__ = ["Reservation", "ServingBodyBudget"]
 
 
 class Reservation:
-    """Memory reserved for a body, from when its length is known until its request is answered."""
+    """Holds memory from when a body's length is known until its request is answered."""
 
     def __init__(self, room: "ServingBodyBudget", size: int, on_entry: Callable[[], None]) -> None:
         self.size = size
@@ -16,12 +16,12 @@ class Reservation:
         self._room = room
 
     def leave(self) -> None:
-        """Releases the memory, or stops waiting for it. Repeated calls do nothing."""
+        """Releases the memory or stops waiting; repeated calls do nothing."""
         self._room.left(self)
 
 
 class ServingBodyBudget:
-    """Admits bodies first come, first served. A body of any size is admitted when it is alone."""
+    """Admits bodies first come, first served; a lone one at any size."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -35,7 +35,7 @@ class ServingBodyBudget:
         return len(self._waiting)
 
     def enter(self, size: int, on_entry: Callable[[], None]) -> Reservation:
-        """Reserves memory; calls `on_entry` once it is granted, unless that is at once."""
+        """Calls `on_entry` once memory is granted, unless that is at once."""
         stay = Reservation(self, size, on_entry)
         if not self._waiting and self._fits(stay):
             self._let_in(stay)

@@ -1,7 +1,7 @@
-"""One client connection: a hand-written asyncio protocol on httptools.
+"""One client connection: an asyncio protocol on httptools.
 
-It supports keep-alive, pipelining (answers leave in the order of their requests) and chunked
-bodies, and limits heads and bodies.
+It supports keep-alive, pipelining (answers in the order of requests) and chunked bodies, with
+limits on heads and bodies.
 """
 
 import asyncio
@@ -36,28 +36,25 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class _Turn(NamedTuple):
-    """A request whose answer has not been sent."""
-
     request: ModelRequest
     keep_alive: bool
     legacy: bool
-    """HTTP/1.0, without chunked encoding."""
+    """HTTP/1.0, without chunks."""
 
 
 class Connection(asyncio.Protocol):
-    """A client connection. httptools' parser calls the `on_…` methods."""
+    """httptools' parser calls the `on_…` methods."""
 
     _parser: httptools.HttpRequestParser
-    """Refers back to the connection, so it is deleted with the connection: both are freed at once.
-    """
+    """Refers back to this connection; deleted with it, so that both are freed at once."""
 
     def __init__(self, server: ModelServer) -> None:
         self.receiving_since = 0.0
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._unanswered: deque[_Turn] = deque()
-        self._streaming: AnswerStream | None = None  # of the first in _unanswered
-        self._deaf = False  # further input is ignored
+        self._streaming: AnswerStream | None = None  # for _unanswered[0]
+        self._deaf = False  # ignores input
         self._paused = False
         self._write_blocked = False
         self._streamed_bytes = 0
@@ -122,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # ignore trailers after the body
+        if self._in_head:  # not a trailer
             self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
@@ -208,7 +205,6 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def _flush(self) -> None:
-        """Sends the answers that are ready, in the order of the requests."""
         unanswered = self._unanswered
         while self._streaming is None and unanswered:
             turn = unanswered[0]
@@ -230,7 +226,7 @@ class Connection(asyncio.Protocol):
         if len(answer.body) > self._server.max_answer_bytes:
             answer = answer_too_large(len(answer.body), self._server.max_answer_bytes)
         head = _head(answer.status, answer.content_type, answer.headers, keep_alive)
-        if answer.status in (204, 304):  # a body would be read as the next answer
+        if answer.status in (204, 304):  # a body would look like the next answer
             transport.write(head + b"\r\n")
         else:
             transport.write(
@@ -252,11 +248,10 @@ class Connection(asyncio.Protocol):
         self._relay()
 
     def _relay(self) -> None:
-        """Sends the ready pieces of the stream, as far as the client accepts them."""
         stream, transport, turn = self._streaming, self._transport, self._unanswered[0]
         assert stream is not None
         if transport is None or transport.is_closing():
-            return  # connection_lost follows and drops the stream
+            return  # connection_lost follows
         while not self._write_blocked and (piece := stream.take()) is not None:
             self._streamed_bytes += len(piece)
             if self._streamed_bytes > self._server.max_answer_bytes:
@@ -276,7 +271,7 @@ class Connection(asyncio.Protocol):
         self._unanswered.popleft()
         self._server.end(turn.request)
         if not stream.whole:
-            # Without the final chunk, the client sees that the answer is incomplete.
+            # Without the final chunk, the client sees that it is incomplete.
             self._drop_unanswered()
             self._deaf = True
             transport.close()
@@ -289,14 +284,13 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _break_off(self, turn: "_Turn", stream: AnswerStream, transport: asyncio.Transport) -> None:
-        """Ends a stream that exceeds the limit after its head was sent."""
+        """Closes the connection: the answer is too long, but its head was sent."""
         log.error("%s", answer_too_large(self._streamed_bytes, self._server.max_answer_bytes).body)
         stream.abandon()
         stream.whole = False
         self._end_stream(turn, stream, transport)
 
     def _drop_unanswered(self) -> None:
-        """Abandons the requests whose answers will not be sent."""
         self._streaming = None
         dropped = tuple(self._unanswered)
         self._unanswered.clear()
@@ -311,8 +305,8 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, transport: asyncio.Transport) -> None:
         if self._deaf and transport.can_write_eof():
-            # Closing with unread bytes resets the connection, and the client loses the answer: give
-            # it time to read.
+            # Closing with unread bytes resets the connection and loses the answer: let the client
+            # read it.
             transport.write_eof()
             asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.abort)
         else:
@@ -324,7 +318,7 @@ class Connection(asyncio.Protocol):
             self._refuse(body_too_large(self._server.max_body_bytes))
 
     def _refuse(self, answer: ModelAnswer) -> None:
-        """Answers, in order, a request that cannot be read to its end; then reads no more."""
+        """Answers in order, then reads no more."""
         if self._deaf:
             return
         self._deaf = True
@@ -336,9 +330,7 @@ class Connection(asyncio.Protocol):
         refused.respond(answer)
 
     def _pace_reading(self) -> None:
-        """Pauses reading while the client does not read answers, pipelines too much or waits for
-        memory.
-        """
+        """Pauses while the client does not read, pipelines too much or waits for memory."""
         if self._transport is None or self._transport.is_closing():
             return
         asks_too_far = len(self._unanswered) >= MAX_PIPELINED
@@ -351,7 +343,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def close(self) -> None:
-        """Closes after sending what was written."""
+        """Sends pending output first."""
         if self._transport is not None:
             self._transport.close()
 
@@ -364,7 +356,7 @@ class Connection(asyncio.Protocol):
 def _head(
     status: int, content_type: str, headers: tuple[tuple[str, str], ...], keep_alive: bool
 ) -> bytes:
-    """Returns the head up to, but without, content-length."""
+    """Returns the head up to content-length."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -380,5 +372,5 @@ def _head(
 
 
 def _clean(text: str) -> str:
-    """Removes line ends, so that the user's code cannot inject headers."""
+    """Prevents header injection by user code."""
     return text.replace("\r", " ").replace("\n", " ")

@@ -1,4 +1,4 @@
-"""SageMaker's HTTP contracts for containers with one model and with many."""
+"""SageMaker's HTTP contracts for single-model and multi-model containers."""
 
 import asyncio
 import bisect
@@ -28,9 +28,9 @@ __all__ = ["MultiModel", "SingleModel", "Trimmer"]
 PAGE_SIZE = 100
 MAX_NAME_LENGTH = 1024
 GIVE_UP_SECONDS = 30.0
-"""Limit for a load to finish when its model is being unloaded; then its worker is ended."""
+"""Time for a load to end when its model is unloaded; then its worker is ended."""
 END_SECONDS = 20.0
-"""Limit for the worker to end. Both limits together are below the platform's for unloading."""
+"""Time for the worker to end. The sum is below the platform's limit for unloading."""
 
 
 class _Loading(NamedTuple):
@@ -39,7 +39,7 @@ class _Loading(NamedTuple):
 
 
 class MultiModel:
-    """Serves many models by their opaque names."""
+    """Serves models by opaque names."""
 
     def __init__(self, loader: Loader, environment: Environment) -> None:
         self._loader = loader
@@ -54,7 +54,7 @@ class MultiModel:
         if request.method == "POST" and path.startswith("/models/") and path.endswith("/invoke"):
             self._invoke(unquote(path[8:-7]), request)
         elif path == "/ping":
-            # The slots of all models together; each model also has its own queue.
+            # For all models; each also has its own queue.
             request.respond(dying() if self._loader.stuck else healthy(BATCH_SLOTS))
         elif path == "/models":
             self._models_call(request)
@@ -90,7 +90,7 @@ class MultiModel:
             request.respond(json_answer(200, _described(loaded)))
 
     def _page(self, query: str) -> ModelAnswer:
-        """Lists models in order of name. A token encodes the last name of the previous page."""
+        """Sorts by name; a token encodes the previous page's last name."""
         token = parse_qs(query).get("next_page_token", [""])[0]
         names = sorted(self._models)
         start = bisect.bisect_right(names, _name_of(token)) if token else 0
@@ -118,7 +118,7 @@ class MultiModel:
         try:
             wanted = json.loads(request.body)
             name, url = wanted["model_name"], wanted["url"]
-            str(name).encode()  # raises UnicodeEncodeError for a lone surrogate, valid in JSON
+            str(name).encode()  # raises for lone surrogates, valid in JSON
         except (ValueError, TypeError, KeyError):
             raise Refusal(400, 'The body must be {"model_name": "…", "url": "…"}.') from None
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "/" in name:
@@ -152,9 +152,7 @@ class MultiModel:
         return json_answer(200, {"status": f'Model "{name}" unregistered'})
 
     async def _end_loading(self, loading: _Loading) -> bool:
-        """Returns whether loading has ended, by itself or with its worker. Code that never returns
-        would block all other loads.
-        """
+        """Returns whether loading has ended. Code that never returns would block other loads."""
         done, _ = await asyncio.wait({loading.done}, timeout=GIVE_UP_SECONDS)
         if not done:
             self._loader.give_up(loading.url)
@@ -175,7 +173,7 @@ async def _respond(work: Coroutine[None, None, ModelAnswer], request: ModelReque
 
 
 def _token_of(name: str) -> str:
-    """Uses only letters and digits, so that clients need not quote the token in a URL."""
+    """Uses letters and digits only, as clients may not quote the token."""
     return name.encode().hex()
 
 
@@ -209,8 +207,6 @@ def _wrong_method(request: ModelRequest) -> ModelAnswer:
 
 
 class SingleModel:
-    """Serves one model, once it is loaded."""
-
     def __init__(self) -> None:
         self.loaded: LoadedModel | None = None
 
@@ -234,13 +230,13 @@ _METHODS = {"/ping": "GET", "/invocations": "POST"}
 
 
 TRIM_SECONDS = 1.0
-"""Trimming visits the whole heap for milliseconds or tens of them: too much to do for every model
-in a container that loads and unloads all the time.
+"""Trimming visits the whole heap for milliseconds or tens of them, too long to do for every
+unloaded model.
 """
 
 
 class Trimmer:
-    """Trims the heap soon after `ask`, once for all calls within `seconds`."""
+    """Trims once for all calls of `ask` within `seconds`."""
 
     def __init__(self, seconds: float = TRIM_SECONDS) -> None:
         self._seconds = seconds

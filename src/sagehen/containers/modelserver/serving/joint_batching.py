@@ -25,7 +25,7 @@ from sagehen.containers.modelserver.serving.responses import queue_full
 __all__ = ["JointBatching", "JointRunner"]
 
 MAX_JOINT_BYTES = 4 * 1024
-"""A larger body has many rows, which are quicker to predict in their own call."""
+"""Larger bodies have many rows, quicker to predict alone."""
 
 
 class _ModelRows:
@@ -43,7 +43,7 @@ class _ModelPrediction(NamedTuple):
 
 
 class _AllModels:
-    """Acts as one BatchModel for all models of a JointPrediction."""
+    """One BatchModel for all models."""
 
     def __init__(self, predictor: JointPrediction) -> None:
         self._predictor = predictor
@@ -70,7 +70,7 @@ class _AllModels:
 
 
 class JointBatching:
-    """The queue of all models that share a JointPrediction."""
+    """The queue of models with one JointPrediction."""
 
     def __init__(
         self,
@@ -80,18 +80,18 @@ class JointBatching:
         limits: BatchLimits,
         clock: Clock,
     ) -> None:
-        """`max_waiting` bounds the requests of each model."""
+        """`max_waiting` is per model."""
         self._max_waiting = max_waiting
-        # Unbounded for all models together: each JointRunner has its own bound.
+        # Unbounded: each JointRunner has a bound.
         self._batcher = Batcher(_AllModels(predictor), executor, sys.maxsize, limits, clock)
 
     def runner(self, model: BatchModel, own: Runner) -> "JointRunner":
-        """Returns the queue of one model; `own` takes large bodies."""
+        """`own` takes large bodies."""
         return JointRunner(model, own, self._batcher, self._max_waiting)
 
 
 class JointRunner:
-    """One model's part of the joint queue, with its own bound and drain."""
+    """One model's part of the queue, with its own bound and drain."""
 
     __slots__ = ("_idle", "_joint", "_max_waiting", "_own", "_unanswered", "model")
 
@@ -101,7 +101,7 @@ class JointRunner:
         self._joint = joint
         self._max_waiting = max_waiting
         self._unanswered = 0
-        """Requests of this model in the joint queue or being predicted."""
+        """This model's requests, waiting or being predicted."""
         self._idle: asyncio.Future[None] | None = None
 
     def submit(self, request: ModelRequest) -> None:
@@ -132,4 +132,4 @@ class JointRunner:
 
     @property
     def stuck(self) -> bool:
-        return False  # a framework's prediction ends
+        return False  # predictions end

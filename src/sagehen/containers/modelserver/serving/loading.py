@@ -1,4 +1,4 @@
-"""Loads and unloads models, in this process or in worker processes, each with its own queue."""
+"""Loads and unloads models, here or in worker processes."""
 
 import asyncio
 import logging
@@ -37,30 +37,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A loaded model and its queue."""
-
     name: str
     url: str
     runner: Runner
     close: Callable[[], Awaitable[None]]
-    """Frees the model; call it once the queue is drained."""
+    """Requires a drained queue."""
 
 
 @dataclass(frozen=True)
 class _Pool:
     workers: WorkerPool
     lease: EnvironmentLease | None
-    """None if the workers use the server's own environment."""
+    """None for the server's own environment."""
 
 
 class Loader:
-    """Loads and unloads models."""
-
     def __init__(self, adapter: Adapter, environment: Environment, clock: Clock = SYSTEM) -> None:
         self._adapter = adapter
         self._environment = environment
         self._clock = clock
-        # Loads and predictions have separate threads: a slow load must not delay predictions.
+        # Separate threads: a slow load must not delay predictions.
         self._loads = ThreadPoolExecutor(2, "load")
         self._work = ThreadPoolExecutor(_threads(environment), "work")
         self._installs = ThreadPoolExecutor(2, "install")
@@ -77,10 +73,10 @@ class Loader:
     async def load(
         self, name: str, url: str, on_lost: Callable[[str], None] | None = None
     ) -> LoadedModel:
-        """Raises what the adapter raises, in whichever process.
+        """Raises what the adapter raises, in any process.
 
-        Calls `on_lost` with the name when all workers with the model have died. Without it, new
-        workers load the model again.
+        Calls `on_lost` with the name when its workers died; without it, new workers load the model
+        again.
         """
         start = self._clock.monotonic()
         if misplaced := await self._in_thread(misplaced_script, Path(url), self._environment):
@@ -94,29 +90,26 @@ class Loader:
         return loaded
 
     async def unload(self, loaded: LoadedModel) -> None:
-        """Returns when the model's requests are answered and its memory is freed."""
+        """Returns when requests are answered and memory is freed."""
         await loaded.runner.drained()
         await loaded.close()
         log.info("Unloaded the model %s.", loaded.name)
 
     def give_up(self, url: str) -> None:
-        """Abandons a load: ends the workers whose user code does not return from it. A load in this
-        process cannot be ended.
-        """
+        """Ends the workers that hang in loading. A load in this process cannot be ended."""
         for pool in self._pools.values():
             pool.workers.give_up(url)
 
     async def sweep_memory(self) -> None:
-        """Frees the memory of a model that failed to load, once nothing refers to it."""
+        """Frees what failed to load."""
         await self._in_thread(give_memory_back)
 
     @property
     def stuck(self) -> bool:
-        """Whether workers that hold models keep dying."""
+        """Whether workers with models keep dying."""
         return any(pool.workers.stuck for pool in self._pools.values())
 
     async def close(self) -> None:
-        """Ends all work at once."""
         self._loads.shutdown(wait=False, cancel_futures=True)
         self._work.shutdown(wait=False, cancel_futures=True)
         self._installs.shutdown(wait=False, cancel_futures=True)
@@ -162,7 +155,7 @@ class Loader:
         return LoadedModel(name, url, caller, unload)
 
     async def _python_for(self, model_dir: Path) -> str:
-        """Returns the model's interpreter and ensures a pool for it. Raises RequirementsError."""
+        """Ensures a pool for the interpreter. Raises RequirementsError."""
         lease: EnvironmentLease | None = None
         python = sys.executable
         if requirements := find_requirements(model_dir, self._environment):

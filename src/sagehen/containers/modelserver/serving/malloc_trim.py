@@ -1,6 +1,6 @@
-"""Controls glibc's allocator: returns free memory to the system and speeds up small frees.
+"""Makes glibc return memory and free it quickly.
 
-Workers import this module, so it must not import asyncio.
+Workers import this: it must not import asyncio.
 """
 
 import ctypes
@@ -12,13 +12,13 @@ _M_MXFAST = 1
 
 
 def give_memory_back() -> None:
-    """Collects reference cycles, then returns free pages to the system (glibc)."""
+    """Collects cycles, then trims."""
     gc.collect()
     trim()
 
 
 def trim() -> None:
-    """Returns free pages to the system (glibc). Holds none of Python's locks."""
+    """Returns free pages to the system (glibc), without Python's locks."""
     returned = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if returned is not None:
         returned(0)
@@ -27,8 +27,8 @@ def trim() -> None:
 def join_freed_pieces() -> bool:
     """Makes glibc merge small freed blocks at once; returns whether it does.
 
-    By default it keeps them apart and merges the whole heap's at every somewhat larger request.
-    That took 5 of 36 microseconds in a library that allocates a hundred blocks per prediction.
+    By default any larger request merges the whole heap's. That was 5 of 36 microseconds in a
+    library with a hundred blocks per prediction.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     return choose is not None and bool(choose(_M_MXFAST, 0))

@@ -1,4 +1,4 @@
-"""Builds the model server's answers, worded like SageMaker's."""
+"""The model server's answers, worded like SageMaker's."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class RaisedElsewhere(SagehenError):
-    """An exception of the model's code in another process: its message and traceback."""
+    """An exception from another process, with its traceback."""
 
     def __init__(self, message: str, lines: str) -> None:
         super().__init__(lines.rstrip())
@@ -49,7 +49,7 @@ def json_answer(status: int, content: object) -> ModelAnswer:
 
 
 def error(status: int, kind: str, message: str) -> ModelAnswer:
-    """Formats the error as multi-model-server does."""
+    """Uses multi-model-server's format."""
     return json_answer(status, {"code": status, "type": kind, "message": message})
 
 
@@ -60,7 +60,7 @@ def dying() -> ModelAnswer:
 
 
 def healthy(slots: int) -> ModelAnswer:
-    """The answer to /ping; tells the platform how many requests to send at once."""
+    """Tells the platform how many requests to send at once."""
     return ModelAnswer(200, headers=(("x-sagehen-slots", str(slots)),))
 
 
@@ -115,17 +115,17 @@ def timed_out(seconds: float) -> ModelAnswer:
 
 
 def worker_died(how: str) -> ModelAnswer:
-    """The request may have begun, so the platform must not retry it elsewhere."""
+    """The platform must not retry elsewhere: the request may have begun."""
     return error(500, "InternalServerException", f"The worker process of the model's code {how}.")
 
 
 def not_started() -> ModelAnswer:
-    """For requests that arrive during shutdown; the platform may retry them elsewhere."""
+    """The platform may safely retry elsewhere."""
     return _not_begun("The server is ending.")._replace(close=True)
 
 
 def still_loading() -> ModelAnswer:
-    """For requests from a platform that does not know yet that the container restarted."""
+    """The platform does not know yet that the container restarted."""
     return _not_begun("The model is still loading.")
 
 
@@ -135,15 +135,15 @@ def _not_begun(why: str) -> ModelAnswer:
 
 
 def abandoned() -> ModelAnswer:
-    """Completes a request whose client has disconnected; it is never sent."""
+    """This is never sent: the client has disconnected."""
     return ModelAnswer(499, close=True)
 
 
 def by_model(answer: ModelAnswer) -> ModelAnswer:
-    """Marks a 404 or 507 as the model's own answer.
+    """Marks the model's own 404 or 507.
 
-    In a multi-model container these statuses mean that the model is not loaded or out of memory,
-    and the platform would load it and retry.
+    Otherwise these mean "not loaded" and "out of memory" in a multi-model container, and the
+    platform loads the model and retries.
     """
     if answer.status not in (404, 507):
         return answer
@@ -151,10 +151,9 @@ def by_model(answer: ModelAnswer) -> ModelAnswer:
 
 
 def failure(problem: BaseException) -> ModelAnswer:
-    """Converts an exception to an answer: a Refusal's own, else as the inference toolkit does.
+    """Answers exceptions as the inference toolkit does: 500 with message and traceback.
 
-    That is 500 with the message and the traceback. MemoryError becomes 507, on which the platform
-    unloads other models and retries.
+    MemoryError becomes 507, on which the platform unloads other models and retries.
     """
     if isinstance(problem, Refusal):
         return problem.answer

@@ -1,4 +1,4 @@
-"""State shared by the client connections, with limits on requests in progress."""
+"""State shared by client connections, with limits on requests."""
 
 import asyncio
 import sys
@@ -18,17 +18,16 @@ from sagehen.containers.modelserver.serving.responses import (
 __all__ = ["ModelServer"]
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
-"""Limit for the bodies of all unanswered requests, except large bodies; one body of the maximum
-size is always accepted.
+"""For bodies of unanswered requests, except large ones; one of the maximum size is always accepted.
 """
 
 LARGE_BYTES = 8 * 1024 * 1024
-"""A larger body with a known length waits, unread, for memory. Smaller ones are rejected instead:
-clients with large bodies can wait, but not send them twice.
+"""A larger body of known length waits, unread, for memory. It is not rejected: its client can wait,
+but not send it twice.
 """
 
 RECEIVE_SECONDS = 60.0
-"""Limit for receiving a request from its first byte; it starts again with each PIECE_BYTES."""
+"""For a request from its first byte, and again for each PIECE_BYTES."""
 PIECE_BYTES = 8 * 1024 * 1024
 
 _SWEEP_SECONDS = 5.0
@@ -36,23 +35,19 @@ _LINGER_SECONDS = 2.0
 
 
 class Connected(Protocol):
-    """A client connection, as the server uses it."""
-
     receiving_since: float
-    """Start of the request being received, by the server's clock; 0 between requests."""
+    """Server's clock; 0 between requests."""
 
     def turn_away(self) -> None:
-        """Rejects a body that waits for memory."""
+        """Rejects a body waiting for memory."""
 
     def close(self) -> None:
-        """Closes after sending what was written."""
+        """Sends pending output first."""
 
     def abort(self) -> None: ...
 
 
 class ModelServer:
-    """State shared by the connections of one listener."""
-
     def __init__(
         self,
         handle: Callable[[ModelRequest], None],
@@ -66,14 +61,13 @@ class ModelServer:
         self.clock = clock
         self.draining = False
         self.connections: set[Connected] = set()
-        self._awaited = 0  # unanswered requests whose clients wait
+        self._awaited = 0  # unanswered requests with waiting clients
         self._held_bytes = 0
         self.room = ServingBodyBudget(MAX_HELD_BYTES)
         self._settled = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
 
     def begin(self, request: ModelRequest) -> None:
-        """Handles a complete request, or rejects it during shutdown."""
         self._awaited += 1
         if request.stay is None:
             self._held_bytes += len(request.body)
@@ -90,7 +84,6 @@ class ModelServer:
             request.respond(failure(problem))
 
     def end(self, request: ModelRequest) -> None:
-        """Releases the memory of an answered request."""
         if request.stay is None:
             self._held_bytes -= len(request.body)
         else:
@@ -100,7 +93,7 @@ class ModelServer:
             self._settled.set()
 
     def abandon(self, request: ModelRequest) -> None:
-        """Marks a request whose client has disconnected."""
+        """The client has disconnected."""
         request.abandoned = True
         self._awaited -= 1
         self._settled.set()
@@ -110,9 +103,9 @@ class ModelServer:
         self._settled.set()
 
     async def drain(self) -> None:
-        """Stops accepting requests; returns when all answers that clients wait for are sent.
+        """Accepts no more; returns when answers are sent.
 
-        Abandoned requests are not waited for: user code may never return.
+        Does not wait for abandoned requests: user code may never return.
         """
         self.draining = True
         for connection in tuple(self.connections):
@@ -123,13 +116,12 @@ class ModelServer:
             self._sweeper.cancel()
         for connection in tuple(self.connections):
             connection.close()
-        with suppress(TimeoutError):  # a client may never read its answer
+        with suppress(TimeoutError):  # clients may never read
             async with asyncio.timeout(_LINGER_SECONDS):
                 while self.connections:
                     await self._change()
 
     def abort(self) -> None:
-        """Drops all connections, even with unanswered requests."""
         for connection in tuple(self.connections):
             connection.abort()
 
@@ -138,7 +130,7 @@ class ModelServer:
         await self._settled.wait()
 
     def sweep(self) -> None:
-        """Periodically drops connections whose request arrives too slowly."""
+        """Periodically drops slow senders."""
         deadline = self.clock.monotonic() - RECEIVE_SECONDS
         for connection in tuple(self.connections):
             if 0 < connection.receiving_since < deadline:

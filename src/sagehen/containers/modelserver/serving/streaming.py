@@ -1,4 +1,4 @@
-"""Streams an answer's body from a worker at the speed at which the client reads."""
+"""Streams a worker's answer as fast as the client reads."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,14 +6,13 @@ from collections.abc import Callable
 __all__ = ["AHEAD_BYTES", "AnswerStream"]
 
 AHEAD_BYTES = 64 * 1024
-"""A worker pauses when this many bytes are not taken yet."""
+"""Limit of untaken bytes, at which a worker pauses."""
 
 
 class AnswerStream:
-    """Received pieces that were not taken yet.
+    """Holds pieces not taken yet.
 
-    `on_taken` is called now and then with the bytes taken since its last call; `on_abandon` at most
-    once, if further pieces are unwanted.
+    `on_taken` gets the bytes taken since its last call; `on_abandon` is called at most once.
     """
 
     def __init__(
@@ -26,9 +25,9 @@ class AnswerStream:
         self._abandoned = False
         self._ended = False
         self.whole = False
-        """Whether the last piece was made without error."""
+        """The last piece was made without error."""
         self.on_change: Callable[[], None] | None = None
-        """Called when a piece is ready or the stream has ended."""
+        """For a new piece or the end."""
 
     def take(self) -> bytes | None:
         """Returns None if no piece is ready or the stream is over."""
@@ -36,7 +35,7 @@ class AnswerStream:
             return None
         piece = self._ready.popleft()
         self._taken += len(piece)
-        # Not for each piece: the worker pauses only at twice this size.
+        # Not each time: the worker pauses only at twice this size.
         if self._taken >= AHEAD_BYTES // 2 and not self._ended:
             self._on_taken(self._taken)
             self._taken = 0
@@ -44,11 +43,11 @@ class AnswerStream:
 
     @property
     def over(self) -> bool:
-        """Whether all pieces were taken and no more will come."""
+        """Whether the stream has ended and all was taken."""
         return self._ended and not self._ready
 
     def abandon(self) -> None:
-        """Drops further pieces; the worker stops at its next one."""
+        """Stops the worker at its next piece."""
         if self._abandoned:
             return
         self._abandoned = True

@@ -1,1 +1,1 @@
-"""Worker processes, which run the user's code, and their connection to the server."""
+"""Worker processes for user code, and their connection to the server."""

@@ -22,12 +22,12 @@ _MOST_PIECES = 512
 
 
 class WorkerChannel:
-    """Sends messages, grouped per turn of the event loop, and delivers those received."""
+    """Sends messages, grouped per turn of the event loop, and delivers replies."""
 
     def __init__(self, end: socket.socket, on_message: Callable[[FromWorker, bytes], None]) -> None:
         end.setblocking(False)
         self.broken: str | None = None
-        """Reason why the input can no longer be parsed."""
+        """Why input cannot be parsed."""
         self._end = end
         self._on_message = on_message
         self._reader: FrameReader[FromWorker] = FrameReader(
@@ -35,8 +35,8 @@ class WorkerChannel:
         )
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[bytes | memoryview] = deque()
-        self._flushing = False  # a flush is scheduled
-        self._full = False  # the socket's buffer is full
+        self._flushing = False  # flush scheduled
+        self._full = False  # socket buffer full
         self._open = True
         self._loop.add_reader(end, self._receive)
 
@@ -46,13 +46,12 @@ class WorkerChannel:
             return
         self._unsent += frame(message, body)
         if not self._flushing:
-            # Wait for the next turn: the loop first delivers requests that other connections have
-            # ready.
+            # Next turn: other connections deliver their requests first.
             self._flushing = True
             self._loop.call_soon(self._flush)
 
     def drain(self) -> None:
-        """Delivers what has already arrived, then closes."""
+        """Delivers what has arrived, then closes."""
         while self._open and self._receive():
             pass
         self.close()
@@ -92,7 +91,7 @@ class WorkerChannel:
                     unsent.extendleft(reversed(rest))
                     full = True
         except OSError:
-            unsent.clear()  # the process's exit reports the loss
+            unsent.clear()  # the process's exit follows
         self._flushing = full
         self._wait_for_room(full)
 
@@ -105,7 +104,7 @@ class WorkerChannel:
                 self._loop.remove_writer(self._end)
 
     def _send(self, pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """Returns the pieces that the kernel did not accept."""
+        """Returns what the kernel did not accept."""
         try:
             sent = self._end.sendmsg(pieces)
         except (BlockingIOError, InterruptedError):

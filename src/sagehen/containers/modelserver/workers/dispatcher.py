@@ -1,4 +1,4 @@
-"""Dispatches one model's requests to the worker processes that run its code."""
+"""Dispatches one model's requests to workers."""
 
 import asyncio
 from collections import deque
@@ -13,11 +13,7 @@ __all__ = ["WorkerDispatcher"]
 
 
 class WorkerDispatcher:
-    """Gives each of `workers` as many requests as suit their speed; at most `max_waiting` wait
-    here.
-
-    `is_stuck` tells whether the workers keep dying.
-    """
+    """Gives each worker as many requests as suit its speed; at most `max_waiting` wait here."""
 
     def __init__(
         self, workers: int, max_waiting: int, is_stuck: Callable[[], bool] = lambda: False
@@ -46,32 +42,29 @@ class WorkerDispatcher:
             request.respond(queue_full())
 
     def add(self, lane: WorkerQueue) -> None:
-        """Adds a worker that has loaded the model."""
         self._lanes.append(lane)
         self._go_on()
 
     def remove(self, lane: WorkerQueue, unbegun: Iterable[ModelRequest] = ()) -> None:
-        """Removes a dead worker; its `unbegun` requests go to the front of the queue."""
+        """`unbegun` requests go to the front."""
         self._lanes.remove(lane)
         self._sessions.forget(lane)
         self._waiting.extendleft(reversed(list(unbegun)))
         self._go_on()
 
     def close(self, answer: ModelAnswer) -> None:
-        """Gives `answer` to all waiting and future requests: the model is gone."""
+        """The model is gone: gives `answer` to waiting and future requests."""
         self._closed = answer
         while self._waiting:
             self._waiting.popleft().respond(answer)
         self._go_on()
 
     def answered(self, seconds: float) -> None:
-        """Records the duration of a call and sends more requests."""
         self._times.record(seconds)
         self._ready = self._times.ready
         self._go_on()
 
     def learn_session(self, lane: WorkerQueue, headers: tuple[tuple[str, str], ...]) -> None:
-        """Learns from an answer's headers which worker holds a session."""
         self._sessions.learn(lane, headers)
 
     @property
@@ -96,14 +89,14 @@ class WorkerDispatcher:
         return bool(self._waiting) or any(lane.calls for lane in self._lanes)
 
     def _send_to(self, lane: WorkerQueue, request: ModelRequest) -> None:
-        """Queues the request for this worker only, which holds its session."""
+        """Only this worker holds the session."""
         if len(lane.calls) < self._ready + self._max_waiting:
             lane.send(request)
         else:
             request.respond(queue_full())
 
     def _free(self) -> WorkerQueue | None:
-        """Returns the least loaded worker, or None if all have enough requests."""
+        """Returns the least loaded, or None if all have enough."""
         if not self._lanes:
             return None
         lane = min(self._lanes, key=_length) if len(self._lanes) > 1 else self._lanes[0]

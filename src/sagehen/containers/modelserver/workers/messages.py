@@ -1,9 +1,7 @@
 """Messages between the server and its workers.
 
-A worker answers one model's calls in order, each before it begins the next. Of the unanswered
-calls, only the first can have begun.
-
-A frame on the stream socket is two lengths, the message in msgpack and the raw body.
+A worker answers a model's calls in order: of unanswered ones, only the first can have begun. A
+frame is two lengths, the message in msgpack and the raw body.
 """
 
 import socket
@@ -35,7 +33,7 @@ __all__ = [
 
 class _Message(msgspec.Struct, array_like=True, gc=False):
     model: int
-    """Number of the model; never reused."""
+    """Never reused."""
 
 
 class Load(_Message, tag=1):
@@ -47,22 +45,22 @@ class Unload(_Message, tag=2):
 
 
 class CallMessage(_Message, tag=3):
-    """Asks for the answer to a request; its body follows."""
+    """The request's body follows."""
 
     number: int
-    """Number of the call, unique within its model."""
+    """Unique within the model."""
     headers: Mapping[bytes, bytes]
 
 
 class Taken(_Message, tag=4):
-    """Acknowledges bytes of a streamed answer."""
+    """Acknowledges bytes of a stream."""
 
     number: int
     count: int
 
 
 class Abandon(_Message, tag=5):
-    """Cancels the rest of a streamed answer."""
+    """Cancels a stream."""
 
     number: int
 
@@ -72,13 +70,11 @@ class LoadedMessage(_Message, tag=6):
 
 
 class FailedMessage(_Message, tag=7):
-    """Reports that a model did not load."""
-
     kind: str
-    """`memory`, `said` (the message is for the user) or `raised`."""
+    """`memory`, `said` (for the user) or `raised`."""
     message: str
     lines: str
-    """The traceback."""
+    """Traceback."""
 
 
 class Unloaded(_Message, tag=8):
@@ -86,16 +82,16 @@ class Unloaded(_Message, tag=8):
 
 
 class Answered(_Message, tag=9):
-    """Carries an answer; its body, or the first piece, follows."""
+    """The body, or its first piece, follows."""
 
     status: int
     content_type: str
     headers: tuple[tuple[str, str], ...]
     close: bool
     seconds: float
-    """Duration of the call."""
+    """Of the call."""
     more: bool
-    """Whether pieces follow."""
+    """Pieces follow."""
 
 
 class Piece(_Message, tag=10):
@@ -103,7 +99,7 @@ class Piece(_Message, tag=10):
 
 
 class Over(_Message, tag=11):
-    """Ends a streamed answer."""
+    """Ends a stream."""
 
     whole: bool
 
@@ -116,7 +112,7 @@ T = TypeVar("T")
 
 LONGEST_MESSAGE = 2**24
 JOINED_BYTES = 32 * 1024
-"""A body up to this size is copied behind its message: one piece is quicker to send than two."""
+"""Smaller bodies are joined to their message, as one piece is quicker to send."""
 _READ_BYTES = 64 * 1024
 _LARGE_READ_BYTES = 1 << 20
 _LENGTHS = struct.Struct("<II")
@@ -124,11 +120,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BrokenFrame(Exception):
-    """The input is no frame: other code writes to the socket too."""
+    """Other code writes to the socket too."""
 
 
 def frame(message: msgspec.Struct, body: bytes = b"") -> list[bytes]:
-    """Returns one or two pieces to send. Raises UnicodeEncodeError for lone surrogates."""
+    """Raises UnicodeEncodeError for lone surrogates."""
     encoded = _encode(message)
     lengths = _LENGTHS.pack(len(encoded), len(body))
     if len(body) <= JOINED_BYTES:
@@ -137,21 +133,20 @@ def frame(message: msgspec.Struct, body: bytes = b"") -> list[bytes]:
 
 
 class FrameReader(Generic[T]):
-    """Reads messages from a blocking or non-blocking socket."""
+    """Reads blocking and non-blocking sockets."""
 
     def __init__(self, source: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._source = source
         self._decode = decoder.decode
-        self._begun = b""  # an incomplete frame, except a long one:
+        self._begun = b""  # incomplete short frame; for long ones:
         self._message: T | None = None
         self._pieces: list[bytes] = []
         self._missing = 0
 
     def receive(self) -> list[tuple[T, bytes]]:
-        """Reads once; returns the complete messages, if any, with their bodies.
+        """Reads once; returns complete messages and bodies.
 
-        Raises EOFError if the other end is closed, BlockingIOError if a non-blocking socket has no
-        data, and BrokenFrame.
+        Raises EOFError at the end, BlockingIOError if no data is ready, and BrokenFrame.
         """
         if self._message is not None:
             return self._receive_long(self._message)

@@ -1,6 +1,4 @@
-"""The pool of worker processes for one Python environment: starts and restarts them and loads
-models.
-"""
+"""Starts and restarts an environment's workers and loads models into them."""
 
 import asyncio
 import logging
@@ -21,32 +19,30 @@ __all__ = ["Hosted", "WorkerPool"]
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
 STEADY_SECONDS = 10.0
-"""A process that lived this long restarts with the shortest delay."""
+"""Then it restarts with the shortest delay."""
 MOST_DEATHS = 5
-"""Deaths in a row, without an answered call, after which the pool is stuck."""
+"""Deaths in a row, without an answer, until the pool is stuck."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class Hosted:
-    """A model in the pool's workers."""
+    """A model in the workers."""
 
     number: int
     folder: str
     caller: WorkerDispatcher
     on_lost: Callable[[], None] | None
-    """Called when no worker has the model any more; if None, new workers load it again."""
+    """Called when no worker has the model; if None, new workers load it again."""
     whole: bool = False
-    """Whether all workers loaded the model; from then on new workers load it too."""
+    """Loaded by all workers, so new ones load it too."""
     given_up: bool = False
-    """Whether the model is unwanted, even if its load succeeds."""
+    """Unwanted, however its load ends."""
 
 
 class WorkerPool:
-    """`environment.workers` processes with the interpreter `python`, each with every model of the
-    pool.
-    """
+    """`environment.workers` processes, each with every model."""
 
     def __init__(self, environment: Environment, python: str, clock: Clock = SYSTEM) -> None:
         self._environment = environment
@@ -62,7 +58,6 @@ class WorkerPool:
 
     @property
     def stuck(self) -> bool:
-        """Whether the workers keep dying."""
         if self._deaths < MOST_DEATHS:
             return False
         steady_since = self._clock.monotonic() - STEADY_SECONDS
@@ -75,7 +70,7 @@ class WorkerPool:
     async def load(
         self, folder: str, caller: WorkerDispatcher, on_lost: Callable[[], None] | None
     ) -> Hosted:
-        """Raises what `Worker.load` raises; Unavailable if no process can be started."""
+        """Raises what `Worker.load` raises; Unavailable if no process starts."""
         self._numbers += 1
         model = self._models[self._numbers] = Hosted(self._numbers, folder, caller, on_lost)
         loads = [self._load_at(at, model) for at in range(len(self._places))]
@@ -90,13 +85,13 @@ class WorkerPool:
         return model
 
     async def unload(self, model: Hosted) -> None:
-        """Returns when no worker has the model. Drain its queue first."""
+        """Requires a drained model; returns when no worker has it."""
         self._models.pop(model.number, None)
         unloads = [self._unload(worker, model) for worker in self._running()]
         await asyncio.gather(*unloads, return_exceptions=True)
 
     def give_up(self, folder: str) -> None:
-        """Ends the workers that hang while loading `folder`, with all their models."""
+        """Ends the workers that hang in loading, with all their models."""
         for model in [one for one in self._models.values() if one.folder == folder]:
             model.given_up = True
             for worker in self._running():
@@ -104,7 +99,6 @@ class WorkerPool:
                     worker.end("was ended: a model was not loaded in time")
 
     async def close(self) -> None:
-        """Ends the processes at once."""
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
@@ -126,13 +120,13 @@ class WorkerPool:
         except WorkerDied:
             if model.given_up or not worker.had_more_to_do:
                 raise
-            # Another model's code may have ended the worker: wait for the next one.
+            # Another model's code may have ended the worker.
             await self._load(await self._running_at(at), model)
 
     async def _running_at(self, at: int) -> Worker:
         while (worker := await asyncio.shield(self._places[at])).has_ended:
             await asyncio.shield(worker.ended)
-            await asyncio.sleep(0)  # lets _keep_running replace the worker
+            await asyncio.sleep(0)  # _keep_running replaces it
         return worker
 
     async def _load(self, worker: Worker, model: Hosted) -> None:
@@ -166,7 +160,7 @@ class WorkerPool:
             delay = min(delay * 2, LONGEST_DELAY_SECONDS)
 
     async def _run_once(self, at: int) -> str:
-        """Runs one process until its end; returns how it ended."""
+        """Returns how the process ended."""
         try:
             worker = self._start()
         except OSError as problem:
@@ -193,11 +187,10 @@ class WorkerPool:
     def _refuse_waiting(self, at: int, problem: OSError) -> None:
         place = self._places[at]
         place.set_exception(Unavailable(f"No worker process can be started: {problem}"))
-        place.exception()  # marks the exception as retrieved, in case nothing awaits it
+        place.exception()  # in case nothing awaits it
         self._places[at] = self._awaited()
 
     async def _load_again(self, worker: Worker, models: list[Hosted]) -> None:
-        """Loads the previous worker's models."""
         for model in models:
             try:
                 await self._load(worker, model)

@@ -1,4 +1,4 @@
-"""One worker process from start to end, with its models."""
+"""One worker process and its models."""
 
 import asyncio
 import contextlib
@@ -29,36 +29,28 @@ from sagehen.containers.modelserver.workers.worker_queue import WorkerQueue
 __all__ = ["Worker", "WorkerDied"]
 
 ABORT_SECONDS = 1.0
-"""Time after SIGABRT, on which a worker logs its stack, before SIGKILL."""
+"""From SIGABRT, which logs the stack, to SIGKILL."""
 
 
-class WorkerDied(SagehenError):
-    """The process ended before it completed the request."""
+class WorkerDied(SagehenError): ...
 
 
 class Worker:
     """Runs `python -m sagehen.containers.modelserver.worker`.
 
     Create it on the main thread: the kernel ends the process with the thread that started it.
-    Raises OSError if the process cannot be started.
-
-    Args:
-        python: the interpreter, which decides what can be imported.
-        variables: the whole environment.
-        mark: unique; identifies processes that the worker leaves behind.
-        since: the current monotonic time.
+    `variables` is its whole environment; the unique `mark` finds processes it leaves behind;
+    `since` is the monotonic time. Raises OSError.
     """
 
     def __init__(self, python: str, variables: Mapping[str, str], mark: str, since: float) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
-        """How the process ended, phrased to follow "The process"; set once its descendants are gone
-        too.
-        """
+        """Follows "The process" in messages; set once its descendants are gone too."""
         self.had_more_to_do = False
-        """Whether several tasks were active at its end, so that none can be blamed."""
+        """Several calls or loads were active at its end: the culprit is unknown."""
         self.proved = False
-        """Whether the worker has answered a call."""
+        """The worker has answered a call."""
         self.lanes: dict[int, WorkerQueue] = {}
         self.since = since
         self._mark = mark
@@ -83,11 +75,11 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process is dead, though its descendants may still be running."""
+        """Whether the process died; its descendants may still run."""
         return self._how is not None
 
     def is_asked_of(self, model: int) -> bool:
-        """Whether the model is still being loaded or unloaded."""
+        """Whether a load or unload is pending."""
         return model in self._asked
 
     def send(self, message: ToWorker, body: bytes = b"") -> None:
@@ -104,7 +96,7 @@ class Worker:
         await self._ask(Unload(model))
 
     def end(self, why: str) -> None:
-        """Makes the process log its stack, then ends it. `why` replaces its exit status."""
+        """Logs the process's stack, then ends it. `why` replaces its exit status."""
         if self._ending is None and not self.has_ended:
             self._ending = why
             self._signal(signal.SIGABRT)

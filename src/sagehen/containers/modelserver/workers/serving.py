@@ -1,4 +1,4 @@
-"""Serves one model inside a worker: loads, calls and unloads it as messages arrive."""
+"""Serves one model inside a worker, as messages arrive."""
 
 import logging
 import os
@@ -54,11 +54,11 @@ Order = tuple[ToWorker, bytes]
 
 class Inbox(Protocol):
     def take(self, wait: bool = True) -> Order | None:
-        """Returns the next message and its body; None if there is none and `wait` is false."""
+        """Returns None if nothing has arrived and `wait` is false."""
 
 
 class SocketInbox:
-    """Reads from the socket in the serving thread. Exits the process when the server is gone."""
+    """Reads in the serving thread; exits when the server is gone."""
 
     def __init__(self, source: socket.socket) -> None:
         self._reader: FrameReader[ToWorker] = FrameReader(source, msgspec.msgpack.Decoder(ToWorker))
@@ -78,7 +78,7 @@ class SocketInbox:
 
 
 class QueueInbox:
-    """An inbox that another thread fills."""
+    """Another thread fills it."""
 
     def __init__(self) -> None:
         self._ready: queue.SimpleQueue[Order] = queue.SimpleQueue()
@@ -92,14 +92,14 @@ class QueueInbox:
 
 
 class Outlet:
-    """Sends messages to the server; safe for several threads."""
+    """Sends to the server; thread-safe."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._lock = threading.Lock()
 
     def send(self, message: FromWorker, body: bytes = b"") -> None:
-        """Raises UnicodeEncodeError for lone surrogates, before it sends anything."""
+        """Raises UnicodeEncodeError for lone surrogates, before sending."""
         pieces = frame(message, body)
         with self._lock:
             for piece in pieces:
@@ -107,7 +107,7 @@ class Outlet:
 
 
 class Serving:
-    """Serves one model, from its Load message on."""
+    """Serves one model from its Load on."""
 
     def __init__(self, adapter: Adapter, inbox: Inbox, outlet: Outlet) -> None:
         self._adapter = adapter
@@ -138,20 +138,20 @@ class Serving:
             message, body = order
             if type(message) is CallMessage:
                 self._answer(model, message, body)
-            elif not isinstance(message, Taken | Abandon):  # for a stream that has ended
+            elif not isinstance(message, Taken | Abandon):  # stream already over
                 return
 
     def _answer(self, model: CallModel, call: CallMessage, body: bytes) -> None:
         start = time.perf_counter()
         try:
             answer = model.call(ModelRequest("POST", "/invocations", call.headers, body, _unheard))
-        except BaseException as problem:  # the user's code may call sys.exit()
+        except BaseException as problem:  # perhaps sys.exit()
             answer = failure(problem)
         seconds = time.perf_counter() - start
         try:
             self._send(call.model, answer, seconds)
         except (ValueError, TypeError) as problem:
-            # The user's code set an invalid status or header.
+            # Invalid status or header from user code.
             answer = failure(problem)
             self._send(call.model, answer, seconds)
         if answer.rest is not None:
@@ -166,13 +166,12 @@ class Serving:
         )
 
     def _make_pieces(self, call: CallMessage, rest: Generator[bytes], ahead: int) -> None:
-        """Sends pieces until the last, or until the client abandons them."""
         self._ahead = ahead
         whole = False
         try:
             with closing(rest):
                 whole = self._is_wanted(call) and all(self._put(call, piece) for piece in rest)
-        except BaseException:  # the user's code may call sys.exit()
+        except BaseException:  # perhaps sys.exit()
             log.exception("The model's code raised in the middle of its answer, which is cut off.")
         self._outlet.send(Over(call.model, whole))
 
@@ -183,7 +182,7 @@ class Serving:
         return self._is_wanted(call)
 
     def _is_wanted(self, call: CallMessage) -> bool:
-        """Waits for room to send; returns whether to make another piece."""
+        """Waits for room to send; returns whether to send more."""
         while (order := self._inbox.take(wait=self._ahead >= AHEAD_BYTES)) is not None:
             message = order[0]
             if isinstance(message, Taken | Abandon):
@@ -216,4 +215,4 @@ def _text(text: str) -> str:
 
 
 def _unheard(request: ModelRequest) -> None:
-    """Ignores the answer: it goes back as a message."""
+    """Answers go back as messages."""

@@ -1,6 +1,6 @@
-"""The server's record of one model's calls in one worker, with their timeout and sticky sessions.
+"""One model's calls in one worker, with timeouts and sticky sessions.
 
-User code keeps a session's state in one process, so its requests must go to the same worker.
+Session state is in one process, which gets all its requests.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 SESSION = b"x-amzn-sagemaker-session-id"
 MOST_SESSIONS = 10_000
-"""Limit; the least recently used sessions are forgotten."""
+"""The least recently used are forgotten."""
 
 _NEW = b"NEW_SESSION"
 _BEGUN, _CLOSED = SESSION.decode(), "x-amzn-sagemaker-closed-session-id"
@@ -37,7 +37,7 @@ class Affinity(Generic[T]):
         self._holders: OrderedDict[str, T] = OrderedDict()
 
     def holder(self, asked: Mapping[bytes, bytes]) -> T | None:
-        """Returns the worker that holds the session of these request headers, if any."""
+        """Returns the session's worker, if any."""
         if (session := asked.get(SESSION)) is None or session == _NEW:
             return None
         name = session.decode("latin-1")
@@ -47,7 +47,7 @@ class Affinity(Generic[T]):
         return holder
 
     def learn(self, holder: T, answered: Iterable[tuple[str, str]]) -> None:
-        """Learns from an answer's headers that a session began or ended."""
+        """Reads from an answer's headers that a session began or ended."""
         for header, value in answered:
             name = value.partition(";")[0].strip()
             if header.lower() == _BEGUN:
@@ -58,7 +58,6 @@ class Affinity(Generic[T]):
                 self._holders.pop(name, None)
 
     def forget(self, holder: T) -> None:
-        """Forgets the sessions of a worker that has ended."""
         for name in [name for name, each in self._holders.items() if each is holder]:
             del self._holders[name]
 
@@ -76,12 +75,10 @@ class _Caller(Protocol):
 
 
 class WorkerQueue:
-    """Calls sent to one worker for one model; only the first can be in progress.
+    """Only the first of `calls` can be in progress.
 
-    A call that takes more than `timeout_seconds` is answered with an error, and its worker ended. A
-    streamed answer has that time for its first piece, and again to stop when it is abandoned.
-
-    `caller` handles what concerns the model's other workers too.
+    A call over `timeout_seconds` is answered with an error, and its worker ended. A streamed answer
+    has that time for its first piece, and again to stop when abandoned.
     """
 
     def __init__(
@@ -97,8 +94,8 @@ class WorkerQueue:
         self._timeout_seconds = timeout_seconds
         self._caller = caller
         self._loop = asyncio.get_running_loop()
-        self._first = 0  # number of the first of `calls`
-        self._since: float | None = None  # start of the running timeout, if any
+        self._first = 0  # number of calls[0]
+        self._since: float | None = None  # start of the timeout
         self._timer: asyncio.TimerHandle | None = None
         self._stream: AnswerStream | None = None
         self._seconds = 0.0
@@ -119,7 +116,7 @@ class WorkerQueue:
         if not said.more:
             self._over(request, answer, said.seconds)
             return
-        # No timeout: the client decides how long further pieces may take.
+        # The client sets the pace of further pieces.
         self._since = None
         self._seconds = said.seconds
         number = self._first
@@ -141,11 +138,11 @@ class WorkerQueue:
             self._over(self.calls[0], None, self._seconds)
 
     def stop(self) -> None:
-        """Marks the worker as ended: requests from now on cannot have begun."""
+        """The worker died: later requests cannot have begun."""
         self._ended_idle = not self.calls
 
     def lost(self, how: str) -> list[ModelRequest]:
-        """Answers what has begun; returns the requests that have not."""
+        """Returns requests that have not begun."""
         self.close()
         if self._stream is not None:
             self._stream.end(whole=False)
@@ -174,13 +171,13 @@ class WorkerQueue:
         self._watch()
 
     def _watch(self) -> None:
-        """Starts the timeout of the first call."""
+        """Starts calls[0]'s timeout."""
         self._since = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_seconds, self._check)
 
     def _check(self) -> None:
-        # One timer serves many calls, as most end long before.
+        # One timer for many calls, as most end sooner.
         self._timer = None
         if self._since is None:
             return

@@ -1,4 +1,4 @@
-"""Serves Hugging Face models with a transformers pipeline or the user's script."""
+"""Serves Hugging Face models with transformers or the user's script."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class HuggingFaceAdapter:
         return PipelineModel(pipeline, environment.default_accept)
 
     def needs_worker(self, model_dir: Path) -> bool:
-        """True for scripts and pipelines that may run long. Raises SagehenError."""
+        """Returns True for scripts and slow pipelines. Raises SagehenError."""
         if find_script(model_dir, self._environment) is not None:
             return True
         return not self._is_of_texts(model_dir)
@@ -77,7 +77,6 @@ def _predict(data: Any, model: Any) -> Any:
 
 
 def _failed(problem: Exception) -> ModelAnswer:
-    """Ignores any status of the exception, as the container does."""
     return PredictionError(problem).answer
 
 

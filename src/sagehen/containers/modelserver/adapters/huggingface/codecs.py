@@ -1,4 +1,4 @@
-"""Decodes requests and encodes answers as SageMaker's Hugging Face container does."""
+"""Codecs of SageMaker's Hugging Face container."""
 
 import base64
 import csv
@@ -45,7 +45,7 @@ def asked(data: Any) -> PipelineInputs:
 
 
 def decode(data: Any, content_type: str) -> Any:
-    """Returns an object with `inputs`, as the toolkit's default `input_fn`.
+    """Returns an object with `inputs`.
 
     Raises UnsupportedFormat, or ValueError and the like for malformed data.
     """
@@ -109,9 +109,9 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def encode(prediction: Any, accept: str) -> tuple[bytes, str]:
-    """Uses the first accepted type with an encoder.
+    """Uses the first accepted type that has an encoder.
 
-    Raises UnsupportedFormat, or ValueError and the like if the prediction cannot be encoded.
+    Raises UnsupportedFormat, or ValueError and the like.
     """
     for content_type in accept.replace(" ", "").split(","):
         kind = media_type(content_type)
@@ -129,7 +129,7 @@ def encode(prediction: Any, accept: str) -> tuple[bytes, str]:
 def _to_json(prediction: Any) -> bytes:
     try:
         body = msgspec.json.encode(prediction, enc_hook=_plain)
-    except TypeError:  # for example, keys that are no strings
+    except TypeError:  # such as non-string keys
         return _to_strict_json(prediction)
     # The fast encoder writes null for NaN, which must be rejected.
     return _to_strict_json(prediction) if b"null" in body else body

@@ -24,7 +24,7 @@ TASKS = {
     "GPT2LMHeadModel": "text-generation",
     "T5WithLMHeadModel": "text2text-generation",
 }
-"""Task by the ending of the architecture's name, as in the inference toolkit."""
+"""By the ending of the architecture's name."""
 
 TEXT_TASKS = ("feature-extraction", "text-classification", "token-classification")
 """Tasks that answer each text quickly and independently, without sampling."""
@@ -38,10 +38,10 @@ class HuggingFaceError(SagehenError):
 
 
 def model_folder(model_dir: Path, environment: Environment) -> Path:
-    """Returns the folder of HF_MODEL_ID if it is set, else the model's own.
+    """Returns the folder of HF_MODEL_ID, else the model's own.
 
-    A model on the Hugging Face Hub is downloaded, or read from the cache if the Hub is unreachable.
-    Raises HuggingFaceError.
+    Downloads from the Hugging Face Hub, or uses the cache if the Hub is unreachable. Raises
+    HuggingFaceError.
     """
     settings = environment.hugging_face
     named = settings.model_id
@@ -76,7 +76,7 @@ def _from_hub(settings: HuggingFaceSettings) -> Path:
 
 
 def find_task(folder: Path, settings: HuggingFaceSettings) -> str:
-    """Returns HF_TASK or the architecture's task. Raises HuggingFaceError."""
+    """Raises HuggingFaceError."""
     if settings.task:
         return settings.task
     architecture = _architecture(folder)

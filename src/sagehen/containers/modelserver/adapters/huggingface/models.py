@@ -1,4 +1,4 @@
-"""Loaded Hugging Face models: text pipelines predict in batches, others per call."""
+"""Loaded Hugging Face models: texts are batched, other inputs are not."""
 
 import json
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class PredictionError(Refusal):
-    """Answers 400 for any error, like SageMaker's Hugging Face container."""
+    """Answers 400 for any error, as in SageMaker's container."""
 
     def __init__(self, problem: Exception) -> None:
         super().__init__(400, str(problem) or type(problem).__name__)
@@ -84,7 +84,7 @@ class PipelineModel:
 
 @dataclass(slots=True)
 class _Texts:
-    """One request; `texts` is None if its inputs are no plain texts."""
+    """`texts` is None for inputs that are not plain texts."""
 
     count: int
     asked: PipelineInputs
@@ -94,7 +94,7 @@ class _Texts:
 
 
 class TextModel:
-    """A pipeline that, if `together`, takes the texts of many requests in one call."""
+    """A pipeline that batches texts if `together`."""
 
     def __init__(self, pipeline: Any, default_accept: str, together: bool) -> None:
         self._pipeline = pipeline
@@ -121,7 +121,7 @@ class TextModel:
 
     def _together(self, members: list[_Texts]) -> list[Any]:
         texts = [text for member in members for text in member.texts or ()]
-        # Sort by length: shorter texts are padded to the longest of a call.
+        # Shorter texts are padded to the longest of a call.
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
         found: list[Any] = [None] * len(texts)
         answers = self._pipeline(
@@ -135,7 +135,7 @@ class TextModel:
         ]
 
     def _shaped(self, member: _Texts, answers: list[Any]) -> Any:
-        """Shapes the answers as the pipeline does for these inputs alone."""
+        """Shapes answers as for these inputs alone."""
         if isinstance(member.asked.inputs, list):
             return answers
         classifies = self._pipeline.task == "text-classification"

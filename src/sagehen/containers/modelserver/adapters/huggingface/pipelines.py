@@ -33,7 +33,7 @@ class FeatureExtraction(FeatureExtractionPipeline):  # type: ignore[misc]
 
 
 def make_pipeline(task: str, folder: Path, trust_remote_code: bool) -> Any:
-    """Raises HuggingFaceError if the task has no pipeline, and what transformers raises."""
+    """Raises HuggingFaceError for an unknown task, and what transformers raises."""
     logging.disable_progress_bar()
     try:
         name = check_task(task)[0]
@@ -49,7 +49,7 @@ def make_pipeline(task: str, folder: Path, trust_remote_code: bool) -> Any:
 
 
 def takes_texts_together(made: Any) -> bool:
-    """Whether padded texts get the same answers as each text alone."""
+    """Whether padding leaves the answers unchanged."""
     tokenizer = made.tokenizer
     return (
         tokenizer is not None

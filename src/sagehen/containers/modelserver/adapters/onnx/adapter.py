@@ -60,15 +60,12 @@ class OnnxAdapter(Scripted):
 
 
 def _predict(data: Any, model: OnnxSession) -> Any:
-    """For scripts: takes an array for an only input, else arrays by name."""
     rows = tensors.by_column(data, model.inputs, tensors.LISTS, lone=True)
     outputs = list(model.run(rows.arrays, rows.count).values())
     return outputs[0] if len(outputs) == 1 else outputs
 
 
 class OnnxModel:
-    """A model that predicts in batches."""
-
     def __init__(self, session: OnnxSession, environment: Environment) -> None:
         self._session: OnnxSession | None = session
         self._inputs = session.inputs
@@ -101,7 +98,6 @@ class OnnxModel:
         return tensors.by_column(columns, self._inputs, tensors.LISTS)
 
     def predict(self, batch: Sequence[NamedRows]) -> list[tuple[Outputs, str]]:
-        """Returns each member's outputs and its answer's form."""
         outputs = in_groups(batch, tensors.kind, self._together)
         return [(each, rows.form) for each, rows in zip(outputs, batch, strict=True)]
 
@@ -160,7 +156,7 @@ def _written(prediction: tuple[Outputs, str], kind: str) -> str | bytes:
 
 
 def _csv(outputs: Mapping[str, Any]) -> str:
-    """Writes one line per row with all outputs, such as label and probabilities."""
+    """Writes a line per row with all outputs."""
     text = io.StringIO()
     columns = [_cells(output) for output in outputs.values()]
     for parts in zip(*columns, strict=True):
@@ -169,7 +165,6 @@ def _csv(outputs: Mapping[str, Any]) -> str:
 
 
 def _cells(output: Any) -> list[list[Any]]:
-    """Of a map from class to probability, takes the values."""
     if isinstance(output, list):
         return [list(row.values()) if isinstance(row, dict) else [row] for row in output]
     rows: list[list[Any]] = output.reshape(output.shape[0] if output.ndim else 1, -1).tolist()

@@ -1,4 +1,4 @@
-"""Runs ONNX models, also those made for a fixed batch size."""
+"""Runs ONNX models, also with a fixed batch size."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,19 +21,16 @@ _TYPES = {
 
 
 class OnnxError(SagehenError):
-    """ONNX Runtime's error; `str()` is its reason."""
+    """ONNX Runtime reported an error."""
 
 
 class OnnxSession:
-    """A loaded model."""
-
     def __init__(self, path: Path, threads: int) -> None:
         """Raises what ONNX Runtime raises; OnnxError for inputs that requests cannot provide."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        # More threads than the instance's share would take turns, and spinning ones take cores from
-        # other instances.
+        # More threads would take turns, and spinning ones take other instances' cores.
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -51,18 +48,18 @@ class OnnxSession:
         return all(tensor.shape for tensor in self.inputs)
 
     def _fixed_rows(self) -> int | None:
-        """Returns the batch size of a call; None if it is free or unknown."""
+        """Returns None if the batch size is free or unknown."""
         fixed = {tensor.shape[0] if tensor.shape else None for tensor in self.inputs}
         return fixed.pop() if len(fixed) == 1 else None
 
     def run(self, arrays: Mapping[str, Any], count: int) -> dict[str, Any]:
-        """Returns outputs by name for `count` rows. Raises OnnxError."""
+        """Raises OnnxError."""
         if self._fixed in (None, count):
             return self._run(arrays)
         return self._in_portions(arrays, count, self._fixed or 1)
 
     def _in_portions(self, arrays: Mapping[str, Any], count: int, size: int) -> dict[str, Any]:
-        """Runs `size` rows at a time; copies of the last row fill the last portion."""
+        """Pads the last portion with copies of the last row."""
         import numpy
 
         portions: list[dict[str, Any]] = []
@@ -93,7 +90,7 @@ def _tensor(given: Any) -> Tensor:
             "code/inference.py that makes one"
         )
     sizes = tuple(size if isinstance(size, int) and size > 0 else None for size in given.shape)
-    # Unknown shapes look like those of single numbers.
+    # Unknown shapes look like single numbers.
     return Tensor(given.name, numpy.dtype(_TYPES[given.type]), sizes or None)
 
 

@@ -35,11 +35,7 @@ SUFFIXES = (".pt", ".pth")
 
 
 def load_torchscript(model_dir: str) -> Any:
-    """Loads `model.pt`, or else the only `.pt` or `.pth` file, as the PyTorch container's
-    `model_fn`.
-
-    Raises ModelFileError if there is not exactly one, or it is no TorchScript.
-    """
+    """Loads `model.pt`, else the only `.pt` or `.pth` file. Raises ModelFileError."""
     import torch
 
     path = _model_file(Path(model_dir))
@@ -78,9 +74,9 @@ def _is_state_dict(path: Path) -> bool:
     import torch
 
     try:
-        # Loads only tensors, without running the file's code; maps instead of reading.
+        # Loads only tensors and runs no code; maps the file.
         held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception:  # anything, if the file is not torch's
+    except Exception:  # not a file of torch's
         return False
     return isinstance(held, dict) and any(isinstance(one, torch.Tensor) for one in held.values())
 
@@ -114,7 +110,7 @@ class _Tensor:
 
 
 class TorchModel:
-    """A module that takes one tensor; predicts in batches."""
+    """Batches requests to a module that takes one tensor."""
 
     def __init__(self, module: Any, environment: Environment) -> None:
         self._calls = TensorCalls(module)
@@ -151,7 +147,7 @@ class TorchModel:
 
 
 def decode_tensor(data: Any, content_type: str) -> Any:
-    """Returns a tensor on the device; text becomes single precision.
+    """Converts text to single precision, on the device.
 
     Raises UnsupportedFormat, or ValueError and the like for malformed data.
     """
@@ -169,7 +165,6 @@ def decode_tensor(data: Any, content_type: str) -> Any:
 
 
 def predict(data: Any, model: Any) -> Any:
-    """The default for a script's `predict_fn`."""
     if hasattr(model, "eval"):
         model.to(device()).eval()
     with inference():
@@ -190,7 +185,7 @@ def _plain(prediction: Any) -> Any:
 
 
 def _last_line(problem: Exception) -> str:
-    """TorchScript puts the reason after its own traceback."""
+    """The reason follows TorchScript's own traceback."""
     return str(problem).strip().rpartition("\n")[2]
 
 

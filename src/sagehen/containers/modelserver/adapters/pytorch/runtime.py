@@ -14,13 +14,13 @@ _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
 
 
 def require(package: str, name: str, extra: str) -> None:
-    """Checks without importing. Raises Unavailable if the package is not installed."""
+    """Raises Unavailable; does not import the package."""
     if importlib.util.find_spec(package) is None:
         raise missing_library(name, extra)
 
 
 def prepare(threads: int) -> Any:
-    """Imports PyTorch, which takes seconds, with `threads` per call."""
+    """Imports PyTorch, which takes seconds."""
     import torch
 
     torch.set_num_threads(threads)
@@ -48,7 +48,7 @@ def inference() -> Iterator[None]:
 
 
 def script_error() -> type[Exception]:
-    """TorchScript's class for exceptions of modules."""
+    """Returns TorchScript's class for exceptions of modules."""
     import torch
 
     error: type[Exception] = torch.jit.Error

@@ -1,7 +1,7 @@
 """Combines tensors of several requests in one call of a model where that is safe.
 
-A model may treat the first dimension as time or normalize over it, and would mix requests. So the
-first two requests that meet are predicted both together and apart; batching needs equal results.
+A model may treat the first dimension as time or normalize over it. So the first two requests are
+predicted together and apart; batching requires equal results.
 """
 
 import logging
@@ -20,15 +20,13 @@ Group = tuple[Any, ...]
 
 
 class TensorCalls:
-    """Calls one model."""
-
     def __init__(self, model: Callable[[Any], Any]) -> None:
         self._model = model
         self._trusted: dict[bool, bool] = {}
         """Whether combining is safe, for tables and for single rows."""
 
     def each(self, inputs: Sequence[Any]) -> list[Any]:
-        """Returns one output per input. Raises what the model raises."""
+        """Raises what the model raises."""
         outputs: list[Any] = [None] * len(inputs)
         for places in _grouped(inputs):
             found = self._together([inputs[at] for at in places])
@@ -53,7 +51,7 @@ class TensorCalls:
         apart = [self._model(values) for values in pair]
         try:
             together = self._joined(pair, single)
-        except Exception:  # the model may raise anything for a new shape
+        except Exception:  # unsupported shape
             return False
         return all(map(_alike, apart, together))
 
@@ -71,7 +69,6 @@ def rows_of(values: Any) -> int:
 
 
 def _grouped(inputs: Sequence[Any]) -> list[list[int]]:
-    """Returns indices of inputs that can be combined."""
     groups: dict[Group, list[int]] = {}
     for at, values in enumerate(inputs):
         shape = values.shape[1:] if values.ndim > 1 else values.shape

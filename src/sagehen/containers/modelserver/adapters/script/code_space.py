@@ -1,7 +1,7 @@
-"""Isolates the modules of each model's code folder.
+"""Isolates each model's code folder: two models may both have an `inference.py`.
 
-Two models may each have an `inference.py`. During an import for one model, names refer to its
-folder; afterwards only that model sees its modules.
+While code of one model is imported, module names refer to its folder; afterwards only that model
+sees its modules.
 """
 
 import builtins
@@ -24,15 +24,13 @@ _importing = threading.RLock()
 
 
 def import_shared(folder: Path, name: str) -> ModuleType:
-    """Adds the folder to `sys.path` permanently: for a container with one model."""
+    """Extends `sys.path` permanently, for containers with one model."""
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     return importlib.import_module(name)
 
 
 class CodeSpace:
-    """One model's code folder."""
-
     def __init__(self, folder: Path) -> None:
         self._names = frozenset(_module_names(folder))
         self._modules: dict[str, ModuleType] = {}
@@ -58,7 +56,6 @@ class CodeSpace:
                 sys.modules.update(hidden)
 
     def _take_out(self) -> dict[str, ModuleType]:
-        """Removes and returns modules named like the folder's."""
         names = [name for name in tuple(sys.modules) if self._is_own(name)]
         return {name: sys.modules.pop(name) for name in names}
 
@@ -73,7 +70,7 @@ class CodeSpace:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """Replaces `import` in the folder's modules, also after loading."""
+        """Replaces `import` inside the folder's modules."""
         if level == 0 and not self._is_own(name):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         known = self._known("." * level + name, globals or {}, fromlist or ())
@@ -85,9 +82,7 @@ class CodeSpace:
     def _known(
         self, name: str, globals: Mapping[str, object], fromlist: Sequence[str]
     ) -> ModuleType | None:
-        """Returns a loaded module without the lock: calls must not wait while another model is
-        imported.
-        """
+        """Avoids the lock: calls must not wait for other models' imports."""
         package = globals.get("__package__")
         if name.startswith("."):
             if not package or not isinstance(package, str):
@@ -106,8 +101,6 @@ def _module_names(folder: Path) -> Iterator[str]:
 
 
 class _Finder:
-    """Searches one folder first."""
-
     def __init__(self, folder: Path, space: CodeSpace) -> None:
         self._space = space
         self._files = self._finder(str(folder))
@@ -120,7 +113,7 @@ class _Finder:
             # A folder without code would hide installed packages.
             return spec if spec is not None and spec.loader is not None else None
         if not self._space._is_own(fullname):
-            return None  # part of an installed package: must not belong to this model
+            return None  # part of an installed package
         for folder in path:
             spec = self._finder(folder).find_spec(fullname)
             if spec is not None:

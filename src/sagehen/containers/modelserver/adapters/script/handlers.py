@@ -1,6 +1,4 @@
-"""Default functions for scripts and the context argument, as in the inference toolkit, and streamed
-answers.
-"""
+"""Default functions and context for scripts, as in the inference toolkit, and streamed answers."""
 
 import contextlib
 import uuid
@@ -34,9 +32,7 @@ __all__ = [
 
 
 def toolkit_error(problem: Exception) -> ModelAnswer:
-    """The toolkit's answer to a script's exception: its `status_code` or 500, with message and
-    traceback.
-    """
+    """Answers with the exception's `status_code` or 500, its message and traceback."""
     status = 500
     with contextlib.suppress(TypeError, ValueError):
         own = int(getattr(problem, "status_code", status))
@@ -56,12 +52,11 @@ class Handlers:
     transform_of: Callable[[ModuleType], Callable[..., Any] | None] = lambda _: None
     """Finds a framework's replacement for `transform_fn`."""
     failed: Callable[[Exception], ModelAnswer] = toolkit_error
-    """Answers when the script raises."""
     needed: tuple[str, ...] = ()
     """Required of a script without `transform_fn`."""
 
     def check_whole(self, module: ModuleType) -> None:
-        """Raises MissingFunction at load if requests could not be answered."""
+        """Raises MissingFunction."""
         if hasattr(module, "transform_fn") or self.transform_of(module) is not None:
             return
         for name in self.needed:
@@ -75,8 +70,6 @@ class Handlers:
 
 
 def missing(name: str) -> Callable[..., Any]:
-    """Stands in for a function that the user must write."""
-
     def absent(_first: Any, _second: Any = None) -> Any:
         raise MissingFunction(name)
 
@@ -97,7 +90,7 @@ class MissingFunction(SagehenError):
 
 
 def encode_accepted(prediction: Any, accept: str) -> tuple[str | bytes, str]:
-    """Uses the first accepted type with an encoder."""
+    """Uses the first accepted type that has an encoder."""
     for content_type in map(media_type, accept.split(",")):
         try:
             return encode(prediction, content_type), content_type
@@ -107,9 +100,9 @@ def encode_accepted(prediction: Any, accept: str) -> tuple[str | bytes, str]:
 
 
 class Context:
-    """One request's headers, and the answer's status and headers.
+    """One request's headers and its answer's.
 
-    The methods' index selects a request in a batch; batches here have one.
+    Methods take an index in a batch, which has one request here.
     """
 
     def __init__(self, headers: Mapping[bytes, bytes], model_dir: Path) -> None:
@@ -148,7 +141,7 @@ class Context:
         }
 
     def set_response_header(self, idx: int, key: str, value: str) -> None:
-        """For example `X-Amzn-SageMaker-Custom-Attributes`, which reaches the client."""
+        """Sets a header such as `X-Amzn-SageMaker-Custom-Attributes`."""
         if key.lower() in ("content-length", "connection", "transfer-encoding"):
             raise ValueError(f"{key} is the server's own header.")
         if key.lower() == "content-type":
@@ -163,7 +156,7 @@ class Context:
         return self.content_type
 
     def set_response_status(self, code: int = 200, phrase: str = "", idx: int = 0) -> None:
-        """Raises ValueError for a status that is not final: clients would wait for another."""
+        """Raises ValueError unless the status is final: clients would wait for another."""
         if not 200 <= int(code) < 600:
             raise ValueError(f"The status {code} is none of an answer, which are 200 to 599.")
         self.status = int(code)
@@ -173,12 +166,12 @@ _END = object()
 
 
 def is_in_pieces(result: Any) -> bool:
-    """Whether the result is an iterator, sync or async, and not just a list."""
+    """Whether the result is a sync or async iterator."""
     return isinstance(result, Iterator | AsyncIterator)
 
 
 def in_pieces(result: Iterator[Any] | AsyncIterator[Any]) -> Generator[bytes]:
-    """Yields non-empty pieces. Raises TypeError for other types. Closing it closes `result`."""
+    """Yields non-empty pieces and closes `result`. Raises TypeError."""
     pieces = _awaited(result) if isinstance(result, AsyncIterator) else result
     try:
         for piece in pieces:
@@ -190,7 +183,7 @@ def in_pieces(result: Iterator[Any] | AsyncIterator[Any]) -> Generator[bytes]:
 
 
 def bytes_of(text: Any) -> bytes:
-    """Raises TypeError for anything but text and bytes."""
+    """Raises TypeError."""
     if isinstance(text, str):
         return text.encode()
     if isinstance(text, bytes | bytearray | memoryview):
@@ -203,7 +196,7 @@ def bytes_of(text: Any) -> bytes:
 
 
 def _awaited(pieces: AsyncIterator[Any]) -> Generator[Any]:
-    """Runs its own event loop, as the thread has none; closes the generator at the end."""
+    """Runs its own event loop, as the thread has none."""
     import asyncio  # a sixth of a worker's start time, rarely needed
 
     with asyncio.Runner() as runner:

@@ -1,4 +1,4 @@
-"""Serves a model by the user's functions: SageMaker's `code/inference.py` contract."""
+"""Serves a model by SageMaker's `code/inference.py` contract."""
 
 import inspect
 import logging
@@ -81,7 +81,7 @@ def find_script(model_dir: Path, environment: Environment) -> UserScript | None:
 
 
 def misplaced_script(model_dir: Path, environment: Environment) -> str:
-    """Returns a warning if a script at the archive's top will not run, else ""."""
+    """Returns a warning about a script that will not run, else ""."""
     name = environment.program
     if not (model_dir / name).is_file() or find_script(model_dir, environment) is not None:
         return ""
@@ -92,7 +92,6 @@ def misplaced_script(model_dir: Path, environment: Environment) -> str:
 
 
 def find_requirements(model_dir: Path, environment: Environment) -> Path | None:
-    """Returns the requirements.txt beside the script, if any."""
     script = find_script(model_dir, environment)
     file = (script.folder if script else model_dir / CODE_FOLDER) / REQUIREMENTS
     return file if file.is_file() else None
@@ -111,7 +110,7 @@ def _submitted(environment: Environment) -> list[Path]:
 def load_script(
     script: UserScript, model_dir: Path, defaults: Handlers, environment: Environment
 ) -> "ScriptModel":
-    """Imports the script and loads its model. Raises what the user's code raises."""
+    """Raises what the user's code raises."""
     if not environment.multi_model:
         module = import_shared(script.folder, script.module)
         return ScriptModel(module, model_dir, defaults, environment)
@@ -122,7 +121,7 @@ def load_script(
 
 
 class ScriptModel:
-    """A loaded model with the user's functions, or their defaults."""
+    """Combines a model with the user's functions or their defaults."""
 
     def __init__(
         self, module: ModuleType, model_dir: Path, defaults: Handlers, environment: Environment
@@ -195,7 +194,7 @@ def _check_exclusive(module: ModuleType) -> None:
 
 
 def _taking(function: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """Adapts a function to `count` arguments and a context, which it may omit."""
+    """Adapts a function to `count` arguments and an optional context."""
     try:
         taken = len(inspect.signature(function).parameters)
     except ValueError:  # some C functions have no signature
@@ -213,13 +212,13 @@ def _taking(function: Callable[..., Any], count: int) -> Callable[..., Any]:
 
 
 def _answer(result: Any, accept: str, context: Context) -> ModelAnswer:
-    """Accepts a body, whole or streamed, with an optional type."""
+    """Accepts a body, whole or streamed, and its type."""
     content_type = accept
     if isinstance(result, tuple) and len(result) == 2:
         result, content_type = result
     body, rest = b"", None
     if is_in_pieces(result):
-        # An exception before the first piece is an ordinary error.
+        # An error before the first piece is an ordinary one.
         pieces = in_pieces(result)
         if body := next(pieces, b""):
             rest = pieces

@@ -26,17 +26,17 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class ArrayRows:
-    """Rows of shape (count, features)."""
+    """Holds rows of shape (count, features)."""
 
     count: int
     values: Any
 
 
 class ArrayModel:
-    """A BatchModel of a function from (rows, features) to (rows, …).
+    """Batches requests to a function from (rows, features) to (rows, …), which raises ValueError
+    for bad rows.
 
-    The function raises ValueError for unsuitable rows. JSON and CSV become `dtype`; NPY and NPZ
-    keep their type.
+    JSON and CSV become `dtype`; NPY and NPZ keep their type.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ArrayModel:
 
 
 def _kind(rows: ArrayRows) -> Hashable:
-    """Separates rows of different width or type; sparse ones stay alone."""
+    """Separates rows of different width or type, and sparse ones."""
     if not hasattr(rows.values, "__array__"):
         return id(rows)
     return rows.values.dtype, rows.values.shape[1:]
@@ -91,7 +91,7 @@ def _kind(rows: ArrayRows) -> Hashable:
 def in_groups(
     batch: Sequence[T], key: Callable[[T], Hashable], run: Callable[[Sequence[T]], Sequence[R]]
 ) -> list[R]:
-    """Runs members with equal keys together; keeps the batch's order."""
+    """Runs members with equal keys together."""
     if len(batch) == 1:
         return list(run(batch))
     groups: dict[Hashable, list[int]] = {}
@@ -104,10 +104,7 @@ def in_groups(
 
 
 def read(body: bytes, content_type: str, decode: Callable[[bytes, str], T], of_what: str) -> T:
-    """Passes `decode` the media type.
-
-    Raises Refusal: 415 for UnsupportedFormat or no type, 400 for other exceptions.
-    """
+    """Raises Refusal: 415 for UnsupportedFormat or no type, else 400."""
     kind = media_type(content_type)
     if not kind:
         raise Refusal(415, "The request has no Content-Type, which says how to read its body.")
@@ -124,7 +121,6 @@ def read(body: bytes, content_type: str, decode: Callable[[bytes, str], T], of_w
 
 
 def refused(problem: Exception | str) -> Refusal:
-    """Returns a 400, worded like SageMaker's containers."""
     return Refusal(400, f"Unable to evaluate payload provided: {problem}")
 
 
@@ -135,7 +131,7 @@ def encoded(
     encode: Callable[[T, str], str | bytes],
     known: Sequence[str] = (codecs.JSON, codecs.CSV, codecs.NPY),
 ) -> ModelAnswer:
-    """Uses the first accepted type that `encode` knows. Raises Refusal 406."""
+    """Uses the first accepted type. Raises Refusal 406."""
     for each in (accept or "*/*").split(","):
         kind = media_type(each)
         kind = default if kind in ("*/*", "") else kind

@@ -28,9 +28,7 @@ def media_type(header: str) -> str:
 
 
 PIECE = 10_000
-"""Values per call of `json`, some ten milliseconds: the call holds the interpreter, and the server
-must answer `/ping` meanwhile.
-"""
+"""Values per call of `json`, some ten milliseconds, in which the server cannot answer `/ping`."""
 
 
 def json_text(value: Any, default: Callable[[Any], Any] | None = None) -> str:
@@ -62,7 +60,7 @@ def _pieces(value: Any, default: Callable[[Any], Any] | None) -> Iterator[str]:
 
 
 def _size(value: Any) -> int:
-    """Estimates a list's values from its first item."""
+    """Estimates by the first item."""
     if isinstance(value, dict):
         return sum(map(_size, value.values()))
     if isinstance(value, list | tuple):
@@ -81,7 +79,7 @@ MOST_SPARSE_ROWS = 1 << 24
 
 
 class UnsupportedFormat(Exception):
-    """No codec for a request's content type, or for its accepted type (`of_answer`)."""
+    """No codec handles this content type."""
 
     def __init__(self, content_type: str | None, *, of_answer: bool = False) -> None:
         self.content_type = content_type or "Unknown"
@@ -109,13 +107,13 @@ def decode(data: Any, content_type: str) -> Any:
 
 
 def refuse_object(values: Any) -> None:
-    """Raises ValueError for a decoded JSON object."""
+    """Raises ValueError for JSON objects."""
     if values.ndim == 0 and values.dtype == object:
         raise ValueError("it is an object; send a list of rows, such as [[1, 2], [3, 4]]")
 
 
 def encode(prediction: Any, content_type: str) -> str | bytes:
-    """Raises UnsupportedFormat, or TypeError if the prediction cannot be encoded."""
+    """Raises UnsupportedFormat or TypeError."""
     encoder = _ENCODERS.get(content_type)
     if encoder is None:
         raise UnsupportedFormat(content_type, of_answer=True)

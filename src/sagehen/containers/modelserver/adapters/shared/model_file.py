@@ -15,7 +15,7 @@ __all__ = ["ModelFileError", "load_file", "nested_hint", "one_file", "top_files"
 T = TypeVar("T")
 
 MOST_LOOKED_AT = 1000
-"""Limit of files searched for one that lies too deep."""
+"""Limit for the search below the top."""
 _CLASS_OF_MAIN = re.compile(
     r"Can't get attribute '([^']+)' on <module '(?:__main__|sagehen\.containers\.modelserver\.)"
 )
@@ -26,7 +26,7 @@ class ModelFileError(SagehenError):
 
 
 def one_file(model_dir: Path, patterns: Iterable[str], wanted: str) -> Path:
-    """Returns the only match at the archive's top. Raises ModelFileError, which names `wanted`."""
+    """Raises ModelFileError, which names `wanted`, unless one file at the top matches."""
     patterns = tuple(patterns)
     files = top_files(model_dir)
     found = sorted(path for path in files if _matches(path, patterns))
@@ -51,10 +51,9 @@ def top_files(model_dir: Path) -> list[Path]:
 
 
 def nested_hint(model_dir: Path, patterns: Iterable[str]) -> str:
-    """Returns a hint if the model lies in a subfolder, else "": the archive was made of the folder
-    instead of its contents.
+    """Returns a hint if the archive contains the model's folder instead of its files, else "".
 
-    `patterns` match the path below that folder, such as `model.joblib`.
+    `patterns` match paths below that folder.
     """
     patterns = tuple(patterns)
     for path in itertools.islice(_deeper_files(model_dir), MOST_LOOKED_AT):
@@ -70,7 +69,6 @@ def nested_hint(model_dir: Path, patterns: Iterable[str]) -> str:
 
 
 def _deeper_files(model_dir: Path) -> Iterator[Path]:
-    """Yields files in subfolders, by name."""
     for place, folders, files in os.walk(model_dir):
         folders.sort()
         if Path(place) == model_dir:
@@ -91,7 +89,7 @@ def load_file(load: Callable[[Path], T], path: Path) -> T:
     except (MemoryError, ModelFileError):
         raise
     except Exception as problem:
-        # The server's folder means nothing to the user.
+        # Hide the server's folder.
         reason = str(problem).replace(f"{path.parent}/", "").strip()
         reason = reason or "the file is no model, or is cut off"
         raise ModelFileError(
@@ -110,7 +108,7 @@ def unpickled(path: Path) -> Any:
 
 
 def _pickle_hint(problem: BaseException | None) -> str:
-    """Returns advice if the pickle names a missing module, else ""."""
+    """Returns advice about missing modules, else ""."""
     if isinstance(problem, ModuleNotFoundError):
         package = (problem.name or "").partition(".")[0]
         return (

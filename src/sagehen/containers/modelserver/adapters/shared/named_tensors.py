@@ -1,7 +1,7 @@
 """Rows as named tensors, for ONNX and TensorFlow models.
 
-Requests list rows (`instances`: values, or objects of values by name) or columns (`inputs`: one
-tensor, or an object of tensors by name).
+Requests have rows (`instances`: values, or objects of values) or columns (`inputs`: a tensor, or an
+object of tensors).
 """
 
 import base64
@@ -29,8 +29,6 @@ LISTS, ROWS, COLUMNS = "", "predictions", "outputs"
 
 
 class Tensor(NamedTuple):
-    """One input of a model."""
-
     name: str
     dtype: Any
     """numpy's type; `object` for text."""
@@ -40,7 +38,7 @@ class Tensor(NamedTuple):
 
 @dataclass(slots=True)
 class NamedRows:
-    """Tensors of `count` rows each, by input name."""
+    """Holds tensors of `count` rows by input name."""
 
     count: int
     arrays: dict[str, Any]
@@ -48,7 +46,7 @@ class NamedRows:
 
 
 def by_row(rows: Any, inputs: Sequence[Tensor], form: str, lone: bool = False) -> NamedRows:
-    """Reads a list of rows; `lone` also allows one bare row. Raises ValueError."""
+    """Raises ValueError. `lone` allows one bare row."""
     if not isinstance(rows, list) or not rows:
         raise ValueError("it has no list of rows")
     if isinstance(rows[0], dict) and "b64" not in rows[0]:
@@ -62,7 +60,7 @@ def by_row(rows: Any, inputs: Sequence[Tensor], form: str, lone: bool = False) -
 
 
 def by_column(columns: Any, inputs: Sequence[Tensor], form: str, lone: bool = False) -> NamedRows:
-    """Reads one tensor, or tensors by name. Raises ValueError."""
+    """Raises ValueError."""
     if not isinstance(columns, dict) or "b64" in columns:
         if len(inputs) != 1:
             raise ValueError(f"the model takes an object of {_names(inputs)}")
@@ -82,9 +80,9 @@ def _names(inputs: Sequence[Tensor]) -> str:
 
 
 def as_tensor(value: Any, tensor: Tensor, lone: bool = False) -> Any:
-    """Converts to the tensor's type. Raises ValueError if the value does not fit.
+    """Raises ValueError if the value does not fit.
 
-    `lone` makes one row a list of one, and flattens a column of single numbers.
+    `lone` makes one row a list, and flattens a column of numbers.
     """
     try:
         array = _typed(value, tensor)
@@ -148,7 +146,7 @@ def _unwrapped(value: Any) -> Any:
 
 
 def kind(rows: NamedRows) -> Hashable:
-    """Equal for rows that one call can predict."""
+    """Returns equal keys for rows that can share a call."""
     return tuple(array.shape[1:] for array in rows.arrays.values())
 
 
@@ -177,12 +175,10 @@ def apart(outputs: Mapping[str, Any], batch: Sequence[NamedRows]) -> list[dict[s
 
 
 def by_rows(output: Any, count: int) -> bool:
-    """Whether the array or list has one entry per row."""
     return getattr(output, "ndim", 1) > 0 and len(output) == count
 
 
 def content(outputs: Mapping[str, Any], form: str) -> Any:
-    """Returns what to write as JSON."""
     plain = {name: _plain(output) for name, output in outputs.items()}
     lone = next(iter(plain.values())) if len(plain) == 1 else None
     if form == COLUMNS:
@@ -196,7 +192,7 @@ def _plain(output: Any) -> Any:
 
 
 def _in_rows(plain: dict[str, Any]) -> Any:
-    """Returns one object per row, or whole outputs if some lack one entry per row."""
+    """Returns an object per row, or whole outputs if some lack one entry per row."""
     lengths = {len(each) if isinstance(each, list) else -1 for each in plain.values()}
     if len(lengths) > 1 or -1 in lengths:
         return plain

@@ -118,7 +118,7 @@ def _varints(part: "memoryview | int") -> list[int]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, "memoryview | int"]]:
-    """Yields field numbers with an integer or the raw bytes."""
+    """Yields field numbers with an integer or bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -140,7 +140,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, "memoryview | int"]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Returns the number at `at` and the offset after it."""
+    """Returns the number and the offset after it."""
     number = shift = 0
     while at < len(message) and shift < 64:
         byte = message[at]
@@ -152,7 +152,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def write_recordio(rows: Sequence[Mapping[str, Sequence[float]]]) -> bytes:
-    """Writes one record per row, with its numbers as float32 labels."""
+    """Writes numbers as float32 labels."""
     out = bytearray()
     for row in rows:
         message = b"".join(_label(name, numbers) for name, numbers in row.items())
@@ -161,7 +161,7 @@ def write_recordio(rows: Sequence[Mapping[str, Sequence[float]]]) -> bytes:
 
 
 def _label(name: str, numbers: Sequence[float]) -> bytes:
-    """Returns an entry of field 2, a map like field 1."""
+    """Encodes an entry of field 2, a map like field 1."""
     tensor = _field(1, struct.pack(f"<{len(numbers)}f", *numbers))
     return _field(2, _field(1, name.encode()) + _field(2, _field(2, tensor)))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 __all__ = ["Table", "parse_csv", "parse_libsvm"]
 
 MAX_SPREAD_CELLS = 1 << 24
-"""Limit for the cells of a sparse request, where few bytes can mean many."""
+"""Limit for sparse requests, where few bytes can mean many cells."""
 
 _DELIMITERS = (b",", b"\t", b";", b"|", b" ", b":")
 _NAN = float("nan")
@@ -14,7 +14,7 @@ _NAN = float("nan")
 
 @dataclass(slots=True)
 class Table:
-    """`count` rows of `columns` numbers, float32 by default; NaN is missing."""
+    """Holds `count` rows of `columns` numbers, float32 by default; NaN is missing."""
 
     count: int
     columns: int
@@ -28,9 +28,7 @@ class Table:
 
 
 def parse_csv(body: bytes, form: str = "f") -> Table:
-    """Reads rows without a header as numbers of an array's `form`; an empty cell is missing. Raises
-    ValueError.
-    """
+    """Reads numbers of an array's `form`; an empty cell is missing. Raises ValueError."""
     body = body.strip()
     if b"\n" not in body:
         return _one_row(body, b"," if b"," in body else _delimiter(body), form)
@@ -74,7 +72,7 @@ def parse_libsvm(body: bytes, columns: int | None = None) -> Table:
     """
     rows = [_pairs(line) for line in body.strip().split(b"\n")]
     indices = [index for row in rows for index, _ in row]
-    if not indices:  # for example CSV: not rows without features
+    if not indices:  # such as CSV
         raise ValueError("it has no index:value")
     if min(indices) < 0:
         raise ValueError(f"index {min(indices)} is below 0")

@@ -88,12 +88,11 @@ class TensorFlowAdapter(Scripted):
 
 
 def _predict(data: Any, model: Served) -> Any:
-    """For scripts: takes and returns an array, or arrays by name."""
     return model.predict(data)
 
 
 class TfsRefusal(Refusal):
-    """A refusal in TensorFlow Serving's format."""
+    """Answers in TensorFlow Serving's format."""
 
     @property
     def answer(self) -> ModelAnswer:
@@ -109,7 +108,7 @@ class TensorFlowRequest:
 
 
 class TensorFlowModel:
-    """The models of one archive, which predict in batches."""
+    """Batches requests to the models of an archive."""
 
     def __init__(self, bundles: Sequence[Bundle], environment: Environment) -> None:
         self._bundles = list(bundles)
@@ -134,7 +133,7 @@ class TensorFlowModel:
         return self._asked(body, content_type, self.choose("", ""), "predict")
 
     def choose(self, name: str, version: str) -> Bundle:
-        """Raises Refusal if there is none."""
+        """Raises Refusal."""
         bundle = choose(self._bundles, name or self.default_name, version)
         if bundle is None:
             which = f"Specific({name}, {version})" if version else f"Latest({name})"
@@ -196,7 +195,7 @@ class TensorFlowModel:
         return list(zip(outputs, batch, strict=True))
 
     def _together(self, batch: Sequence[TensorFlowRequest]) -> list[Outputs]:
-        """Runs requests for one signature with equal row shapes."""
+        """Runs requests of one signature and row shape."""
         signature = batch[0].signature
         if len(batch) > 1 and not signature.takes_rows:
             return [self._together([asked])[0] for asked in batch]
@@ -208,7 +207,7 @@ class TensorFlowModel:
         return tensors.apart(outputs, rows) or [self._together([asked])[0] for asked in batch]
 
     def encode(self, prediction: tuple[Outputs, TensorFlowRequest], accept: str) -> ModelAnswer:
-        """Always writes JSON, TensorFlow Serving's only format."""
+        """Writes JSON, TensorFlow Serving's only format."""
         outputs, asked = prediction
         try:
             content = _content(outputs, asked)

@@ -1,4 +1,4 @@
-"""Loads an archive's SavedModels by name and version, or its .keras file."""
+"""Loads an archive's SavedModels or .keras file."""
 
 import sys
 import tempfile
@@ -49,12 +49,10 @@ def import_tensorflow() -> None:
 
 
 class SignatureError(SagehenError):
-    """TensorFlow's error; `str()` is its reason."""
+    """TensorFlow reported an error."""
 
 
 class ModelSignature:
-    """A SavedModel's function from named arrays to named arrays."""
-
     def __init__(self, function: Any) -> None:
         self._function = function
         self._specs = function.structured_input_signature[1]
@@ -88,8 +86,6 @@ def _tensor(name: str, spec: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Bundle:
-    """One version of a loaded model."""
-
     name: str
     version: int
     signatures: Mapping[str, ModelSignature]
@@ -161,7 +157,7 @@ def _export(path: Path, folder: Path) -> None:
 
 
 def choose(bundles: Sequence[Bundle], name: str, version: str) -> Bundle | None:
-    """Returns the version, by default the latest, or None."""
+    """Returns the requested or latest version."""
     versions = [
         bundle for bundle in bundles if bundle.name == name and version in ("", str(bundle.version))
     ]

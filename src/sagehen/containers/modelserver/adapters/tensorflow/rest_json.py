@@ -26,9 +26,9 @@ KEYS = frozenset(("instances", "inputs", "examples"))
 
 
 def request_content(body: bytes, content_type: str) -> dict[str, Any]:
-    """Returns an object with `instances`, `inputs` or `examples`.
+    """Returns `instances`, `inputs` or `examples`.
 
-    Raises UnsupportedFormat for another content type, ValueError for malformed data.
+    Raises UnsupportedFormat or ValueError.
     """
     if content_type == CSV:
         return {"instances": _csv_rows(body.decode())}
@@ -59,8 +59,8 @@ def _values(text: str) -> list[Any]:
 
 
 def _csv_rows(text: str) -> list[Any]:
-    """Returns a list per line, or the value of a line with only one; a line that begins with text
-    is all text.
+    """Returns a list per line, or its only value. If the body begins with text, unquoted numbers
+    are text too.
     """
     first = text.lstrip()[:1]
     if not first:
@@ -68,7 +68,7 @@ def _csv_rows(text: str) -> list[Any]:
     numbers = first in '".+-' or first.isdigit()
     file = io.StringIO(text.strip())
     try:
-        if numbers:  # unquoted
+        if numbers:  # unquoted values
             lines = csv.reader(file, quoting=csv.QUOTE_NONNUMERIC, skipinitialspace=True)
         else:
             lines = csv.reader(file, skipinitialspace=True)

@@ -1,7 +1,7 @@
 """Runs the TensorFlow Serving container's scripts: `handler`, or `input_handler` and
 `output_handler`.
 
-A `handler` posts to `context.rest_uri`, a REST server for the models of this process.
+A `handler` posts to `context.rest_uri`, served by this process.
 """
 
 import io
@@ -41,23 +41,20 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""Shutdown delay of the server."""
+"""Seconds until shutdown is noticed."""
 
 _RESOURCE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::([a-z]+))?")
 
 
 class RestModel(Protocol):
-    """The models behind the REST server."""
-
     def ask(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
-        """Answers TensorFlow Serving's JSON, also with its errors."""
+        """Answers TensorFlow Serving's JSON."""
 
     def versions(self, name: str, version: str) -> list[int]:
-        """Returns loaded versions, or the one requested; none if unknown."""
+        """Returns none for an unknown model."""
 
 
 def resource(name: str, version: str, method: str) -> str:
-    """Returns a method's path; of the latest version if `version` is empty."""
     return f"/v1/models/{name}{f'/versions/{version}' if version else ''}:{method}"
 
 
@@ -74,7 +71,7 @@ class RestServer:
         serve.start()
 
     def close(self) -> None:
-        """Shuts down in a thread, because shutdown waits for the polling loop."""
+        """Uses a thread: shutdown waits for polling."""
         threading.Thread(target=self._end, daemon=True).start()
 
     def _end(self) -> None:
@@ -134,7 +131,7 @@ class TfsContext(NamedTuple):
     method: str | None
     rest_uri: str
     grpc_port: str | None
-    """None: only REST is available, at `rest_uri`."""
+    """No gRPC; `rest_uri` answers."""
     channel: None
     custom_attributes: str | None
     request_content_type: str
@@ -169,16 +166,14 @@ class HandlerResponse:
 
 
 class ServedModel(RestModel, Protocol):
-    """The archive's models, as tensorflow.TensorFlowModel provides them."""
-
     default_name: str
 
     def choose(self, name: str, version: str) -> Bundle:
-        """Raises Refusal if there is none."""
+        """Raises Refusal."""
 
 
 class Served:
-    """The archive's models for a script, called directly or over REST."""
+    """Serves a script directly or over REST."""
 
     def __init__(self, model: ServedModel) -> None:
         self._model = model
@@ -186,9 +181,8 @@ class Served:
         self._rest: RestServer | None = None
 
     def predict(self, data: Any) -> Any:
-        """Calls the default signature with an array for an only input, or arrays by name.
-
-        Raises ValueError if the data does not fit, and SignatureError.
+        """Calls the default signature. Raises ValueError if the data does not fit, and
+        SignatureError.
         """
         signature = self._model.choose("", "").signatures["serving_default"]
         rows = tensors.by_column(data, signature.inputs, tensors.LISTS, lone=True)
@@ -222,7 +216,7 @@ class Served:
             return self._rest.address
 
     def post(self, asked: TfsContext, body: Any) -> HandlerResponse:
-        """Returns what a POST to `asked.rest_uri` would, without HTTP."""
+        """Acts as a POST to `asked.rest_uri`, without HTTP."""
         data = json.dumps(body) if isinstance(body, dict | list) else body
         name, version = asked.model_name or self._model.default_name, asked.model_version or ""
         answer = self._model.ask(bytes_of(data), name, version, asked.method or "predict")
@@ -230,7 +224,7 @@ class Served:
 
 
 def read_attributes(custom: str) -> dict[str, str]:
-    """Returns tfs-model-name, tfs-model-version and tfs-method, if present."""
+    """Reads tfs-model-name, tfs-model-version and tfs-method."""
     return dict(_ATTRIBUTE.findall(custom))
 
 
@@ -242,10 +236,7 @@ def add_libraries(code: Path, environment: Environment) -> None:
 
 
 def transform_of(module: ModuleType) -> Callable[..., Any] | None:
-    """Builds a `transform_fn` from the container's handlers, if the script has them.
-
-    Raises ScriptError if it has only one of the pair.
-    """
+    """Raises ScriptError if the script has only one of the two handlers."""
     handler = getattr(module, "handler", None)
     before = getattr(module, "input_handler", None)
     after = getattr(module, "output_handler", None)
@@ -264,7 +255,7 @@ def transform_of(module: ModuleType) -> Callable[..., Any] | None:
 
 
 def _reporting(answer: Callable[[Served, io.BytesIO, TfsContext], Any]) -> Callable[..., Any]:
-    """Converts `answer` to a `transform_fn`; exceptions are answered as in the container."""
+    """Answers exceptions as the container does."""
 
     def transform(
         model: Served, data: bytes | str, content_type: str, accept: str, context: Context

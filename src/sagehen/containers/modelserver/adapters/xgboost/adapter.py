@@ -95,7 +95,7 @@ class XGBoostAdapter(Scripted):
 
 
 class XGBoostModel:
-    """One model, or several whose predictions are averaged or voted on."""
+    """Serves a model, or several by average or vote."""
 
     def __init__(
         self,
@@ -111,8 +111,8 @@ class XGBoostModel:
         self._objective = self._boosters[0].objective
         self._classes = self._boosters[0].classes
         self._selected = environment.inference_output
-        # SageMaker's single-model container answers CSV by default and wraps each score in JSON;
-        # its multi-model container answers a plain JSON list.
+        # SageMaker's single-model container answers CSV by default and wraps JSON scores; its
+        # multi-model container answers a plain JSON list.
         self._multi_model = environment.multi_model
         self._default_accept = environment.default_accept or (
             JSON if environment.multi_model else CSV
@@ -134,7 +134,7 @@ class XGBoostModel:
         return self._forest
 
     def _warm_up(self) -> None:
-        """The first call prepares the trees; do that before the first request."""
+        """Prepares the trees before the first request."""
         blank = array("f", [float("nan")]) * self._features
         for booster in self._boosters:
             booster.predict(blank, 1)
@@ -182,7 +182,7 @@ class XGBoostModel:
         return Table(table.count, trained, cells)
 
     def predict(self, batch: Sequence[Table]) -> list[list[Any]]:
-        """Returns per table one score per row: a number, or a list."""
+        """Returns a score per row: a number or a list."""
         with self._predicting:
             return self._predict(batch)
 
@@ -267,7 +267,7 @@ class XGBoostModel:
 
 
 def _csv(scores: list[Any]) -> ModelAnswer:
-    """Writes all scores on one line, or a line per row if rows have several."""
+    """Writes one line, or a line per row for several scores."""
     if isinstance(scores[0], list):
         text = "\n".join(",".join(map(repr, row)) for row in scores)
     else:

@@ -31,9 +31,9 @@ class LoadedFile(NamedTuple):
 
 
 def load_boosters(library: Library, model_dir: Path, ensemble: bool) -> list[LoadedFile]:
-    """Loads all models by file name, only the first without `ensemble`.
+    """Loads models by file name, only the first without `ensemble`.
 
-    Raises ModelFileError if a file is missing or invalid, MemoryError if a model is too big.
+    Raises ModelFileError or MemoryError.
     """
     paths = model_files(model_dir)
     loaded = [_load(library, path) for path in (paths if ensemble else paths[:1])]
@@ -45,7 +45,7 @@ def load_boosters(library: Library, model_dir: Path, ensemble: bool) -> list[Loa
 
 
 def model_files(model_dir: Path) -> list[Path]:
-    """Returns the visible files at the folder's top. Raises ModelFileError if there is none."""
+    """Skips hidden files. Raises ModelFileError if no other exists."""
     if not model_dir.is_dir():
         raise ModelFileError(f"There is no model folder {model_dir}.")
     paths = sorted(top_files(model_dir))

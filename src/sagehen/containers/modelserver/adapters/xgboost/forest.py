@@ -42,8 +42,6 @@ Span = tuple[int, int]
 
 
 class Forest(NamedTuple):
-    """One model's trees in a pool."""
-
     roots: Indices
     base: float
     depth: int
@@ -58,8 +56,8 @@ Row = tuple[Forest, "array[float]"]
 class ForestPool:
     """The forests of one process. Threads may add and remove while another predicts.
 
-    A prediction uses the arrays as they were at its start. A forest's nodes do not change before
-    its removal; resizing replaces the arrays by copies.
+    Predictions use the arrays of their start. A forest's nodes do not change; resizing copies the
+    arrays.
     """
 
     def __init__(self) -> None:
@@ -69,7 +67,7 @@ class ForestPool:
         """Unused spans, sorted and merged."""
 
     def add(self, booster: Booster) -> Forest | None:
-        """Copies the booster's trees; returns None if only the library can predict."""
+        """Returns None if only the library can predict."""
         try:
             trees = read_trees(booster)
         except UnsupportedModelError:
@@ -83,7 +81,7 @@ class ForestPool:
         return None
 
     def remove(self, forest: Forest) -> None:
-        """Frees the forest's nodes; do not predict with it afterwards."""
+        """The forest must not be predicted afterwards."""
         with self._lock:
             first, *others = sorted([*self._free, forest.span])
             joined = [first]
@@ -115,7 +113,7 @@ class ForestPool:
             return begin, begin + count
 
     def _grow(self, count: int) -> int:
-        """Adds `count` nodes; returns the index of their span in `_free`."""
+        """Returns the index of the new span in `_free`."""
         size = len(self._nodes.feature)
         new_size = 2 * max(size, count)
         self._resize(new_size)
@@ -158,7 +156,7 @@ def _rows_at_thresholds(nodes: Nodes, features: int) -> "list[array[float]]":
         nodes.feature[inner].tolist(), nodes.threshold[inner].tolist(), strict=True
     ):
         thresholds.setdefault(feature, []).append(threshold)
-    chance = random.Random(1)  # the same rows at each load
+    chance = random.Random(1)  # same rows at each load
     for feature, values in thresholds.items():
         at = np.array(chance.choices(values, k=COMPARED_ROWS), np.float32)
         below = np.nextafter(at, np.float32(-np.inf))
@@ -169,7 +167,7 @@ def _rows_at_thresholds(nodes: Nodes, features: int) -> "list[array[float]]":
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Splits the rows into parts of at most MAX_WALKED_TREES trees, or of one row."""
+    """Splits rows by MAX_WALKED_TREES."""
     begin = trees = 0
     for at, (forest, _) in enumerate(rows):
         trees += len(forest.roots)
@@ -227,8 +225,6 @@ def _scores(sums: Floats, forests: Sequence[Forest]) -> list[float]:
 
 
 class Model(Protocol):
-    """The part of XGBoostModel that JointPredictor uses."""
-
     @property
     def joint_forest(self) -> Forest: ...
 
@@ -241,7 +237,7 @@ class JointPredictor:
     def __init__(self, pool: "ForestPool") -> None:
         self.pool = pool
         self._last: Callable[[], Model | None] = lambda: None
-        """The last model that was alone in a call."""
+        """Last model alone in a call."""
 
     def predict_jointly(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
         rows: dict[Model, int] = {}
@@ -253,9 +249,7 @@ class JointPredictor:
         return self._predict_apart(batch, apart) if apart else self._predict_together(batch)
 
     def _predict_one(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
-        """Uses the library, which is quicker except for one row of a model outside the processor's
-        cache.
-        """
+        """Uses the library, except for one row of a model outside the processor's cache."""
         model = batch[0][0]
         if model is self._last() or sum(table.count for _, table in batch) > 1:
             scores = model.predict_if_free([table for _, table in batch])
@@ -267,7 +261,7 @@ class JointPredictor:
     def _predict_apart(
         self, batch: Sequence[tuple[Model, Table]], apart: set[Model]
     ) -> list[list[Any]]:
-        """Lets the models in `apart` predict their own rows, unless they are busy."""
+        """Lets models in `apart` predict, unless busy."""
         predictions: list[list[Any]] = [[] for _ in batch]
         together = [place for place, (model, _) in enumerate(batch) if model not in apart]
         for model in apart:

@@ -1,7 +1,7 @@
 """Calls XGBoost's C library without its Python package.
 
-The package imports scipy, pandas and scikit-learn where installed: a second and 150 MB that
-predictions do not need. The C API used is documented and stable.
+The package imports scipy, pandas and scikit-learn: a second and 150 MB. The C API is documented and
+stable.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _DENSE = b'{"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3}'
 
 
 class BoosterError(SagehenError):
-    """The library's error; `str()` is its reason without the C++ stack."""
+    """The library reported an error."""
 
 
 class Scores(NamedTuple):
@@ -34,8 +34,6 @@ class Scores(NamedTuple):
 
 
 class Library:
-    """The loaded shared library."""
-
     def __init__(self, path: Path) -> None:
         join_freed_pieces()
         self._library = ctypes.CDLL(str(path))
@@ -69,13 +67,13 @@ def find_library() -> Library:
 
 
 class Booster:
-    """A trained model. Predicts with all trees, or up to the best iteration if set."""
+    """Predicts with all trees, or up to the best iteration if set."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._handle = ctypes.c_void_p()
-        # Without a proxy the library creates one per call and rereads the machine's limits, most of
-        # a row's time.
+        # Without a proxy, each call creates one and rereads the machine's limits, most of a row's
+        # time.
         self._proxy = ctypes.c_void_p()
         library.call("XGBoosterCreate", None, ctypes.c_uint64(0), ctypes.byref(self._handle))
         library.call("XGProxyDMatrixCreate", ctypes.byref(self._proxy))
@@ -95,7 +93,7 @@ class Booster:
         self.classes = 0
 
     def load(self, content: bytes) -> None:
-        """Reads JSON, UBJSON or, if supported, the old binary form."""
+        """Reads JSON, UBJSON or the old binary form."""
         if len(content) < 2:  # the library would abort the process
             raise BoosterError(f"the file has {len(content)} bytes")
         self._library.call("XGBoosterLoadModelFromBuffer", *self._buffer(content))
@@ -133,7 +131,7 @@ class Booster:
         self._settings = json.dumps(settings).encode()
 
     def save(self) -> bytes:
-        """Returns JSON of the library's version. Raises BoosterError."""
+        """Raises BoosterError."""
         length, content = ctypes.c_uint64(), ctypes.POINTER(ctypes.c_char)()
         self._library.call(
             "XGBoosterSaveModelToBuffer",

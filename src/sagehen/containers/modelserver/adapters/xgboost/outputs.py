@@ -29,9 +29,9 @@ KEYS_BY_OBJECTIVE: dict[str, set[str]] = {
 def select_outputs(
     scores: Sequence[Any], keys: Sequence[str], objective: str, classes: int
 ) -> list[dict[str, Any]]:
-    """Returns a dict per row in the order of `keys`, with NaN for those that the objective lacks.
+    """Returns NaN for keys that the objective lacks.
 
-    Raises ValueError for an objective without selectable outputs.
+    Raises ValueError for objectives without selectable outputs.
     """
     possible = KEYS_BY_OBJECTIVE.get(objective)
     if possible is None:
@@ -45,7 +45,6 @@ def select_outputs(
 
 
 def selected_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """Writes a line per row; lists are quoted, as in Python."""
     return "\n".join(
         ",".join(f'"{value}"' if isinstance(value, list) else str(value) for value in row.values())
         for row in rows
@@ -72,7 +71,6 @@ def _highest(score: Any, _objective: str, _classes: int) -> float:
 
 
 def _all(score: Any, _objective: str, _classes: int) -> list[float]:
-    """Returns the probability or raw score of every class."""
     return score if isinstance(score, list) else [1.0 - score, score]
 
 

@@ -28,13 +28,10 @@ Indices = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
-class UnsupportedModelError(Exception):
-    """Only the library can predict with this model."""
+class UnsupportedModelError(Exception): ...
 
 
 class Nodes(NamedTuple):
-    """The nodes of some trees, one array per property."""
-
     feature: Indices
     """Index of the deciding cell; 0 in a leaf."""
     threshold: Floats
@@ -59,7 +56,7 @@ class Nodes(NamedTuple):
 
 
 class Trees(NamedTuple):
-    """One model; scores are `transform(base + the sum of one leaf per tree)`."""
+    """Scores are `transform(base + the sum of one leaf per tree)`."""
 
     nodes: Nodes
     roots: Indices
@@ -116,8 +113,6 @@ class _Learner(msgspec.Struct):
 
 
 class _Saved(msgspec.Struct):
-    """The fields needed of XGBoost's JSON."""
-
     learner: _Learner
 
 
@@ -148,8 +143,8 @@ def read_trees(booster: Booster) -> Trees:
 
 
 def _saved(booster: Booster) -> bytes:
-    """Returns JSON. Uses its own thread, because the library keeps a copy until the calling thread
-    ends or the booster is freed.
+    """Uses a thread, because the library keeps a copy until the calling thread ends or the booster
+    is freed.
     """
     content: list[bytes] = []
     failures: list[BoosterError] = []
@@ -258,9 +253,9 @@ def _logarithm(base_score: float) -> float:
 
 class _OutputRule(NamedTuple):
     margin: Callable[[float], float]
-    """Converts the base score to the sum's first term."""
+    """From base score to first term."""
     transform: Callable[[Floats], Floats] | None
-    """Converts sums to scores."""
+    """From sums to scores."""
 
 
 _PLAIN = _OutputRule(_single, None)
