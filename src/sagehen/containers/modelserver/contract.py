@@ -104,7 +104,7 @@ class DecodedRows(Protocol):
 
     @property
     def count(self) -> int:
-        """Bounds a batch."""
+        """The number of rows, which bounds a batch."""
 
 
 @runtime_checkable
@@ -172,8 +172,8 @@ class Runner(Protocol):
 
     @property
     def slots(self) -> int:
-        """Requests to submit at once; others should wait where they can still go to another
-        instance.
+        """The number of requests to submit at once; others should wait where they can still go to
+        another instance.
         """
 
     @property

@@ -52,7 +52,7 @@ def set_up_log(level: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceSettings:
-    """`""` where a variable is unset."""
+    """Settings of Hugging Face models; `""` where a variable is unset."""
 
     task: str
     model_id: str
@@ -108,7 +108,7 @@ _QUEUE = ("SAGEMAKER_MODEL_JOB_QUEUE_SIZE", "TS_JOB_QUEUE_SIZE", "MMS_JOB_QUEUE_
 
 
 class Bind(NamedTuple):
-    """A unix socket if `path` is set, else `host` and `port`."""
+    """The address to listen on: a unix socket if `path` is set, else `host` and `port`."""
 
     path: str = ""
     host: str = "0.0.0.0"
@@ -116,7 +116,7 @@ class Bind(NamedTuple):
 
 
 class TensorFlow(NamedTuple):
-    """SAGEMAKER_TFS_… settings."""
+    """The SAGEMAKER_TFS_… settings."""
 
     default_model: str = ""
     """For requests that name none; `""` if there is only one."""
@@ -178,7 +178,7 @@ class Environment:
 
     @property
     def own_environments_dir(self) -> Path:
-        """Used if `environments_dir` is not writable."""
+        """Replaces `environments_dir` if that is not writable."""
         return self.base_dir / "environments"
 
 

@@ -42,7 +42,9 @@ log = logging.getLogger(__name__)
 
 
 def run(environment: Environment) -> int:
-    """Serves until SIGTERM or SIGINT. Returns the exit status; WILL_NOT_LOAD or 1 if loading fails."""
+    """Serves until SIGTERM or SIGINT. Returns the exit status; WILL_NOT_LOAD or 1 for a failed
+    load.
+    """
     set_up_log(environment.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_told(environment))
@@ -101,7 +103,6 @@ async def _serve(
 async def _load(
     single: SingleModel, loader: Loader, environment: Environment, stop: asyncio.Event
 ) -> int:
-    """Returns 0 when the model is ready or `stop` is set; else the exit status."""
     load = asyncio.ensure_future(loader.load("model", str(environment.model_dir)))
     ended = asyncio.ensure_future(stop.wait())
     await asyncio.wait({load, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -159,7 +160,6 @@ async def _listen(
 
 
 def _remove_socket(path: str) -> None:
-    """Removes an earlier server's socket, but no other file."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)

@@ -11,7 +11,7 @@ LOOK_SECONDS = 10.0
 
 
 async def wait_for_strays(pause_seconds: float = LOOK_SECONDS) -> None:
-    """Reaps what two looks find dead: other code waits for its children at once."""
+    """Reaps what two looks in a row find dead: other code waits for its own children at once."""
     seen: set[int] = set()
     while True:
         dead = _dead_children()

@@ -1,4 +1,4 @@
-"""Adapters to frameworks, which each adapter imports only when used."""
+"""Adapters to frameworks; each imports its framework only when used."""
 
 import importlib
 from typing import cast

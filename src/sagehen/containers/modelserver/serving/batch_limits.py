@@ -92,7 +92,7 @@ class CallTimes:
 
     @property
     def ready(self) -> int:
-        """Requests that a worker should have, including the current one.
+        """The number of requests that a worker should have, including the current one.
 
         Slow calls get one: others should wait where they can still go to another instance. Quick
         calls get more. A power of two changes seldom.

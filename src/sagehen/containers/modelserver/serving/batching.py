@@ -37,7 +37,6 @@ class _Waiting:
 
     @property
     def count(self) -> int:
-        """Returns the minimum before decoding."""
         if self.rows is None:
             return 1
         return 0 if isinstance(self.rows, ModelAnswer) else int(self.rows.count)
@@ -94,7 +93,6 @@ class Batcher:
 
     @property
     def slots(self) -> int:
-        """Allows two batches, one of them waiting; more for quick ones."""
         batches = max(2, self._times.ready)
         return min(BATCH_SLOTS, self._max_waiting, batches * self._limits.max_rows)
 
@@ -235,7 +233,6 @@ class Batcher:
         return group
 
     def _predict(self, rows: list[Any]) -> Sequence[Any]:
-        """Returns predictions or errors' answers."""
         try:
             return self._model.predict(rows)
         except Exception as problem:

@@ -43,7 +43,7 @@ class _Turn(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """httptools' parser calls the `on_…` methods."""
+    """A client connection; httptools' parser calls its `on_…` methods."""
 
     _parser: httptools.HttpRequestParser
     """Refers back to this connection; deleted with it, so that both are freed at once."""
@@ -343,7 +343,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def close(self) -> None:
-        """Sends pending output first."""
+        """Closes after sending pending output."""
         if self._transport is not None:
             self._transport.close()
 

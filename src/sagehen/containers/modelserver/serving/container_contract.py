@@ -207,6 +207,8 @@ def _wrong_method(request: ModelRequest) -> ModelAnswer:
 
 
 class SingleModel:
+    """Serves one model, once loaded."""
+
     def __init__(self) -> None:
         self.loaded: LoadedModel | None = None
 

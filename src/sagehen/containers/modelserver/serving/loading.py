@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoadedModel:
+    """A model that can answer requests."""
+
     name: str
     url: str
     runner: Runner
@@ -52,6 +54,8 @@ class _Pool:
 
 
 class Loader:
+    """Loads and unloads models."""
+
     def __init__(self, adapter: Adapter, environment: Environment, clock: Clock = SYSTEM) -> None:
         self._adapter = adapter
         self._environment = environment
@@ -101,7 +105,7 @@ class Loader:
             pool.workers.give_up(url)
 
     async def sweep_memory(self) -> None:
-        """Frees what failed to load."""
+        """Frees the memory of a model that failed to load."""
         await self._in_thread(give_memory_back)
 
     @property

@@ -1,6 +1,6 @@
-"""Makes glibc return memory and free it quickly.
+"""Makes glibc's allocator return memory to the system and merge small blocks.
 
-Workers import this: it must not import asyncio.
+Workers import this module: it must not import asyncio.
 """
 
 import ctypes

@@ -35,6 +35,8 @@ _LINGER_SECONDS = 2.0
 
 
 class Connected(Protocol):
+    """A client connection, for the server."""
+
     receiving_since: float
     """Server's clock; 0 between requests."""
 
@@ -42,12 +44,14 @@ class Connected(Protocol):
         """Rejects a body waiting for memory."""
 
     def close(self) -> None:
-        """Sends pending output first."""
+        """Closes after sending pending output."""
 
     def abort(self) -> None: ...
 
 
 class ModelServer:
+    """Tracks and limits the requests of all connections."""
+
     def __init__(
         self,
         handle: Callable[[ModelRequest], None],
@@ -93,7 +97,7 @@ class ModelServer:
             self._settled.set()
 
     def abandon(self, request: ModelRequest) -> None:
-        """The client has disconnected."""
+        """Marks the request: its client has disconnected."""
         request.abandoned = True
         self._awaited -= 1
         self._settled.set()
@@ -103,7 +107,7 @@ class ModelServer:
         self._settled.set()
 
     async def drain(self) -> None:
-        """Accepts no more; returns when answers are sent.
+        """Accepts no more requests; returns when all answers are sent.
 
         Does not wait for abandoned requests: user code may never return.
         """

@@ -65,7 +65,6 @@ class WorkerChannel:
             self._end.close()
 
     def _receive(self) -> bool:
-        """Returns whether more may be ready."""
         try:
             received = self._reader.receive()
         except (BlockingIOError, InterruptedError):
@@ -104,7 +103,6 @@ class WorkerChannel:
                 self._loop.remove_writer(self._end)
 
     def _send(self, pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """Returns what the kernel did not accept."""
         try:
             sent = self._end.sendmsg(pieces)
         except (BlockingIOError, InterruptedError):

@@ -89,14 +89,13 @@ class WorkerDispatcher:
         return bool(self._waiting) or any(lane.calls for lane in self._lanes)
 
     def _send_to(self, lane: WorkerQueue, request: ModelRequest) -> None:
-        """Only this worker holds the session."""
+        """Queues here, as only this worker holds the session."""
         if len(lane.calls) < self._ready + self._max_waiting:
             lane.send(request)
         else:
             request.respond(queue_full())
 
     def _free(self) -> WorkerQueue | None:
-        """Returns the least loaded, or None if all have enough."""
         if not self._lanes:
             return None
         lane = min(self._lanes, key=_length) if len(self._lanes) > 1 else self._lanes[0]

@@ -45,7 +45,7 @@ class Unload(_Message, tag=2):
 
 
 class CallMessage(_Message, tag=3):
-    """The request's body follows."""
+    """Requests an answer; the request's body follows."""
 
     number: int
     """Unique within the model."""
@@ -70,6 +70,8 @@ class LoadedMessage(_Message, tag=6):
 
 
 class FailedMessage(_Message, tag=7):
+    """Reports a failed load."""
+
     kind: str
     """`memory`, `said` (for the user) or `raised`."""
     message: str
@@ -82,16 +84,14 @@ class Unloaded(_Message, tag=8):
 
 
 class Answered(_Message, tag=9):
-    """The body, or its first piece, follows."""
+    """Carries an answer; its body, or first piece, follows."""
 
     status: int
     content_type: str
     headers: tuple[tuple[str, str], ...]
     close: bool
     seconds: float
-    """Of the call."""
     more: bool
-    """Pieces follow."""
 
 
 class Piece(_Message, tag=10):
@@ -120,7 +120,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BrokenFrame(Exception):
-    """Other code writes to the socket too."""
+    """The input is no frame: other code writes to the socket too."""
 
 
 def frame(message: msgspec.Struct, body: bytes = b"") -> list[bytes]:

@@ -42,7 +42,7 @@ class Hosted:
 
 
 class WorkerPool:
-    """`environment.workers` processes, each with every model."""
+    """Runs `environment.workers` processes, each with every model of the pool."""
 
     def __init__(self, environment: Environment, python: str, clock: Clock = SYSTEM) -> None:
         self._environment = environment

@@ -32,7 +32,8 @@ ABORT_SECONDS = 1.0
 """From SIGABRT, which logs the stack, to SIGKILL."""
 
 
-class WorkerDied(SagehenError): ...
+class WorkerDied(SagehenError):
+    """The process ended before it completed a request."""
 
 
 class Worker:

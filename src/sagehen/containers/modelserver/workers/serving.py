@@ -78,7 +78,7 @@ class SocketInbox:
 
 
 class QueueInbox:
-    """Another thread fills it."""
+    """An inbox that another thread fills."""
 
     def __init__(self) -> None:
         self._ready: queue.SimpleQueue[Order] = queue.SimpleQueue()
@@ -176,7 +176,6 @@ class Serving:
         self._outlet.send(Over(call.model, whole))
 
     def _put(self, call: CallMessage, piece: bytes) -> bool:
-        """Returns whether to make another piece."""
         self._outlet.send(Piece(call.model), piece)
         self._ahead += len(piece)
         return self._is_wanted(call)

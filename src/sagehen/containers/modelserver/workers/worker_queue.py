@@ -75,7 +75,7 @@ class _Caller(Protocol):
 
 
 class WorkerQueue:
-    """Only the first of `calls` can be in progress.
+    """One worker's calls for one model; only the first can be in progress.
 
     A call over `timeout_seconds` is answered with an error, and its worker ended. A streamed answer
     has that time for its first piece, and again to stop when abandoned.
@@ -171,7 +171,6 @@ class WorkerQueue:
         self._watch()
 
     def _watch(self) -> None:
-        """Starts calls[0]'s timeout."""
         self._since = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_seconds, self._check)

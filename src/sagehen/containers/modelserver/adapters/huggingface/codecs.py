@@ -28,6 +28,8 @@ HOW_NOT_WHAT = ("batch_size", "num_workers")
 
 
 class PipelineInputs(NamedTuple):
+    """The arguments of a pipeline's call."""
+
     inputs: Any
     parameters: dict[str, Any]
 

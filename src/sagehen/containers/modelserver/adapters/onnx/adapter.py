@@ -66,6 +66,8 @@ def _predict(data: Any, model: OnnxSession) -> Any:
 
 
 class OnnxModel:
+    """Batches requests to an ONNX model."""
+
     def __init__(self, session: OnnxSession, environment: Environment) -> None:
         self._session: OnnxSession | None = session
         self._inputs = session.inputs
@@ -84,7 +86,6 @@ class OnnxModel:
         raise codecs.UnsupportedFormat(kind)
 
     def _in_columns(self, cells: Any) -> NamedRows:
-        """Splits the columns among several inputs."""
         if len(self._inputs) == 1:
             return tensors.by_column(cells, self._inputs, tensors.LISTS, lone=True)
         widths = [tensor.shape[-1] if tensor.shape else None for tensor in self._inputs]
@@ -156,7 +157,6 @@ def _written(prediction: tuple[Outputs, str], kind: str) -> str | bytes:
 
 
 def _csv(outputs: Mapping[str, Any]) -> str:
-    """Writes a line per row with all outputs."""
     text = io.StringIO()
     columns = [_cells(output) for output in outputs.values()]
     for parts in zip(*columns, strict=True):

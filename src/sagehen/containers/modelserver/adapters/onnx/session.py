@@ -25,6 +25,8 @@ class OnnxError(SagehenError):
 
 
 class OnnxSession:
+    """A model in ONNX Runtime."""
+
     def __init__(self, path: Path, threads: int) -> None:
         """Raises what ONNX Runtime raises; OnnxError for inputs that requests cannot provide."""
         import onnxruntime

@@ -94,6 +94,8 @@ def adapter(environment: Environment) -> "TorchAdapter":
 
 
 class TorchAdapter(Scripted):
+    """Loads PyTorch models."""
+
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         prepare(self._environment.threads)
         script = find_script(model_dir, self._environment)
@@ -176,7 +178,6 @@ def encode_tensor(prediction: Any, accept: str) -> tuple[str | bytes, str]:
 
 
 def _plain(prediction: Any) -> Any:
-    """Converts nested tensors to lists."""
     if isinstance(prediction, dict):
         return {name: _plain(member) for name, member in prediction.items()}
     if isinstance(prediction, tuple | list):

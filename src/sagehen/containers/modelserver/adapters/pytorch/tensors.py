@@ -20,6 +20,8 @@ Group = tuple[Any, ...]
 
 
 class TensorCalls:
+    """Calls a model, with combined tensors where safe."""
+
     def __init__(self, model: Callable[[Any], Any]) -> None:
         self._model = model
         self._trusted: dict[bool, bool] = {}

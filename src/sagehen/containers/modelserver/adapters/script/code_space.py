@@ -31,6 +31,8 @@ def import_shared(folder: Path, name: str) -> ModuleType:
 
 
 class CodeSpace:
+    """The isolated modules of one code folder."""
+
     def __init__(self, folder: Path) -> None:
         self._names = frozenset(_module_names(folder))
         self._modules: dict[str, ModuleType] = {}

@@ -58,6 +58,8 @@ class ScriptError(SagehenError):
 
 @dataclass(frozen=True)
 class UserScript:
+    """The location of a model's script."""
+
     folder: Path
     file_name: str
 

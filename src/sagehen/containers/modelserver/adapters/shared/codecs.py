@@ -60,7 +60,7 @@ def _pieces(value: Any, default: Callable[[Any], Any] | None) -> Iterator[str]:
 
 
 def _size(value: Any) -> int:
-    """Estimates by the first item."""
+    """Estimates the number of values by a list's first item."""
     if isinstance(value, dict):
         return sum(map(_size, value.values()))
     if isinstance(value, list | tuple):

@@ -29,6 +29,8 @@ LISTS, ROWS, COLUMNS = "", "predictions", "outputs"
 
 
 class Tensor(NamedTuple):
+    """One input of a model."""
+
     name: str
     dtype: Any
     """numpy's type; `object` for text."""

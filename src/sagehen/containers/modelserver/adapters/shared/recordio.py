@@ -118,7 +118,6 @@ def _varints(part: "memoryview | int") -> list[int]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, "memoryview | int"]]:
-    """Yields field numbers with an integer or bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -140,7 +139,6 @@ def _fields(message: memoryview) -> Iterator[tuple[int, "memoryview | int"]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """Returns the number and the offset after it."""
     number = shift = 0
     while at < len(message) and shift < 64:
         byte = message[at]

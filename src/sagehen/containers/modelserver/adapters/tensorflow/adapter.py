@@ -101,6 +101,8 @@ class TfsRefusal(Refusal):
 
 @dataclass(slots=True)
 class TensorFlowRequest:
+    """A decoded request."""
+
     count: int
     rows: NamedRows
     signature: ModelSignature

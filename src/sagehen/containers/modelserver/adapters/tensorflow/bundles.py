@@ -33,7 +33,7 @@ WANTED = "a SavedModel in a folder named by its version, as 1/saved_model.pb, or
 
 
 def import_tensorflow() -> None:
-    """Imports TensorFlow without Keras, half of the time and a quarter of the memory.
+    """Imports TensorFlow without Keras, which takes half of the time and a quarter of the memory.
 
     TensorFlow imports Keras only for training's optimizers, and tolerates its absence. `tf.keras`
     still loads on demand.
@@ -53,6 +53,8 @@ class SignatureError(SagehenError):
 
 
 class ModelSignature:
+    """One function of a SavedModel."""
+
     def __init__(self, function: Any) -> None:
         self._function = function
         self._specs = function.structured_input_signature[1]
@@ -86,6 +88,8 @@ def _tensor(name: str, spec: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Bundle:
+    """One version of a model."""
+
     name: str
     version: int
     signatures: Mapping[str, ModelSignature]

@@ -47,11 +47,13 @@ _RESOURCE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::([a-z]+))?")
 
 
 class RestModel(Protocol):
+    """The models behind the REST server."""
+
     def ask(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
         """Answers TensorFlow Serving's JSON."""
 
     def versions(self, name: str, version: str) -> list[int]:
-        """Returns none for an unknown model."""
+        """Returns an empty list for an unknown model."""
 
 
 def resource(name: str, version: str, method: str) -> str:
@@ -166,6 +168,8 @@ class HandlerResponse:
 
 
 class ServedModel(RestModel, Protocol):
+    """Mirrors tensorflow.TensorFlowModel of the container."""
+
     default_name: str
 
     def choose(self, name: str, version: str) -> Bundle:

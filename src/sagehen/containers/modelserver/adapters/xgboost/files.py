@@ -96,8 +96,6 @@ def _load(library: Library, path: Path) -> LoadedFile:
 
 
 class _Pickled:
-    """Replaces the xgboost package's classes during unpickling."""
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
@@ -112,7 +110,6 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _pickled_booster(content: bytes) -> bytes | None:
-    """Returns the serialized booster of a pickled Booster or scikit-learn wrapper, or None."""
     if content[:1] == b"{":
         return None  # JSON or UBJSON
     try:

@@ -42,6 +42,8 @@ Span = tuple[int, int]
 
 
 class Forest(NamedTuple):
+    """One model's trees in a pool."""
+
     roots: Indices
     base: float
     depth: int
@@ -67,7 +69,7 @@ class ForestPool:
         """Unused spans, sorted and merged."""
 
     def add(self, booster: Booster) -> Forest | None:
-        """Returns None if only the library can predict."""
+        """Copies the booster's trees; returns None if only the library can predict."""
         try:
             trees = read_trees(booster)
         except UnsupportedModelError:
@@ -113,7 +115,6 @@ class ForestPool:
             return begin, begin + count
 
     def _grow(self, count: int) -> int:
-        """Returns the index of the new span in `_free`."""
         size = len(self._nodes.feature)
         new_size = 2 * max(size, count)
         self._resize(new_size)
@@ -225,6 +226,8 @@ def _scores(sums: Floats, forests: Sequence[Forest]) -> list[float]:
 
 
 class Model(Protocol):
+    """The part of XGBoostModel that JointPredictor uses."""
+
     @property
     def joint_forest(self) -> Forest: ...
 
@@ -237,7 +240,6 @@ class JointPredictor:
     def __init__(self, pool: "ForestPool") -> None:
         self.pool = pool
         self._last: Callable[[], Model | None] = lambda: None
-        """Last model alone in a call."""
 
     def predict_jointly(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
         rows: dict[Model, int] = {}

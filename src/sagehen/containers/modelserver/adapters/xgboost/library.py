@@ -26,7 +26,7 @@ class BoosterError(SagehenError):
 
 
 class Scores(NamedTuple):
-    """`width` numbers per row, flat. `vectors` tells one-element lists from numbers."""
+    """Holds `width` numbers per row, flat; `vectors` tells lists of one number from numbers."""
 
     values: list[float]
     width: int
@@ -34,6 +34,8 @@ class Scores(NamedTuple):
 
 
 class Library:
+    """The loaded shared library."""
+
     def __init__(self, path: Path) -> None:
         join_freed_pieces()
         self._library = ctypes.CDLL(str(path))
@@ -67,7 +69,7 @@ def find_library() -> Library:
 
 
 class Booster:
-    """Predicts with all trees, or up to the best iteration if set."""
+    """A model that predicts with all trees, or up to the best iteration if set."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -100,7 +102,6 @@ class Booster:
         self._prepare()
 
     def unserialize(self, content: bytes) -> None:
-        """Reads the form inside a pickled Booster."""
         self._library.call("XGBoosterUnserializeFromBuffer", *self._buffer(content))
         self._prepare()
 

@@ -29,7 +29,7 @@ KEYS_BY_OBJECTIVE: dict[str, set[str]] = {
 def select_outputs(
     scores: Sequence[Any], keys: Sequence[str], objective: str, classes: int
 ) -> list[dict[str, Any]]:
-    """Returns NaN for keys that the objective lacks.
+    """Returns a dict per row; keys that the objective lacks are NaN.
 
     Raises ValueError for objectives without selectable outputs.
     """
@@ -66,7 +66,6 @@ def _labels(_: Any, objective: str, classes: int) -> list[int]:
 
 
 def _highest(score: Any, _objective: str, _classes: int) -> float:
-    """Returns the probability or raw score of the predicted class, or of class 1."""
     return max(score) if isinstance(score, list) else float(score)
 
 

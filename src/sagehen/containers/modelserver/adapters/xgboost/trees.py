@@ -28,10 +28,13 @@ Indices = np.ndarray[tuple[int, ...], np.dtype[np.int32]]
 Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
-class UnsupportedModelError(Exception): ...
+class UnsupportedModelError(Exception):
+    """Only the library can predict with this model."""
 
 
 class Nodes(NamedTuple):
+    """The nodes of some trees, one array per property."""
+
     feature: Indices
     """Index of the deciding cell; 0 in a leaf."""
     threshold: Floats
@@ -39,9 +42,7 @@ class Nodes(NamedTuple):
     left: Indices
     """Index of the left child, with the right child next; a leaf's own index."""
     value: Floats
-    """What a leaf adds to the sum."""
     missing_right: Flags
-    """Whether a missing cell goes right."""
 
     @staticmethod
     def empty(count: int) -> "Nodes":
@@ -62,7 +63,6 @@ class Trees(NamedTuple):
     roots: Indices
     """In the order in which the library adds leaves."""
     depth: int
-    """Steps to the farthest leaf."""
     base: float
     transform: Callable[[Floats], Floats] | None
 
@@ -164,7 +164,6 @@ def _saved(booster: Booster) -> bytes:
 
 
 def _trees_in_use(model: _Model, rounds: int) -> list[_Tree]:
-    """Returns the trees of the first `rounds` rounds; all for 0."""
     trees = model.trees
     if rounds:
         trees = trees[: rounds * int(model.gbtree_model_param.num_parallel_tree)]
@@ -253,9 +252,7 @@ def _logarithm(base_score: float) -> float:
 
 class _OutputRule(NamedTuple):
     margin: Callable[[float], float]
-    """From base score to first term."""
     transform: Callable[[Floats], Floats] | None
-    """From sums to scores."""
 
 
 _PLAIN = _OutputRule(_single, None)
