@@ -43,7 +43,7 @@ def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
 
 def set_up_log(level: int) -> None:
     logging.basicConfig(
-        # The logger's name tells the platform these lines from the user's.
+        # The logger's name lets the platform tell these lines from the user's.
         level=level,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         force=True,
@@ -144,9 +144,9 @@ class Environment:
     max_answer_bytes: int | None
     """Per answer; None: no limit."""
     timeout_seconds: float
-    """For one call of the model's code."""
+    """Limit for one call of the model's code."""
     startup_seconds: float
-    """For installing a model's requirements."""
+    """Limit for installing a model's requirements."""
     workers: int
     """Processes for model code; each runs one request per model at a time."""
     thread_variables: Mapping[str, str]

@@ -36,7 +36,7 @@ _OF_THE_MODEL = frozenset(
         *("ScriptError", "SyntaxError", "TabError", "TypeError", "ValueError"),
     }
 )
-"""Unrelated to networks, disks, memory and time."""
+"""Exceptions unrelated to networks, disks, memory and time."""
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
     python -m sagehen.containers.modelserver.worker SOCKET PARENT
 
-`workers/process.py` starts it. It exits when the server closes the socket or dies.
+`workers/process.py` starts the worker, which exits when the server closes the socket or dies.
 """
 
 import faulthandler
@@ -23,8 +23,7 @@ def main(descriptor: int, parent_pid: int) -> None:
     # The server ends a hanging worker by SIGABRT; the log shows where it hung.
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    # On Ctrl-C the server ends its workers. Ignoring the signal would be inherited by programs of
-    # the user's code.
+    # On Ctrl-C the server ends its workers. Not SIG_IGN: the user code's programs would inherit it.
     signal.signal(signal.SIGINT, lambda number, at: None)
     end = socket.socket(fileno=descriptor)
     end.set_inheritable(False)
@@ -34,7 +33,7 @@ def main(descriptor: int, parent_pid: int) -> None:
 
 
 def _serve(end: socket.socket) -> None:
-    # After die_with_parent, and with the user's packages in place.
+    # Imported after die_with_parent, with the user's packages in place.
     from sagehen.containers.modelserver.adapters import make_adapter
     from sagehen.containers.modelserver.environment import read_environment, set_up_log
     from sagehen.containers.modelserver.workers.messages import Load

@@ -32,7 +32,7 @@ class BatchLimits:
 
 
 NATURAL = BatchLimits()
-"""Without waiting."""
+"""Batches what is ready, without waiting."""
 
 
 def read_batch_limits(environ: Mapping[str, str]) -> BatchLimits:

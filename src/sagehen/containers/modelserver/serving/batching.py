@@ -98,7 +98,7 @@ class Batcher:
 
     @property
     def stuck(self) -> bool:
-        return False  # predictions end
+        return False  # a framework's prediction ends
 
     def _turn(self) -> None:
         left = self._time_left()

@@ -54,7 +54,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._unanswered: deque[_Turn] = deque()
         self._streaming: AnswerStream | None = None  # for _unanswered[0]
-        self._deaf = False  # ignores input
+        self._deaf = False  # ignore further input
         self._paused = False
         self._write_blocked = False
         self._streamed_bytes = 0
@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # not a trailer
+        if self._in_head:  # ignore trailers
             self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:

@@ -1,6 +1,6 @@
 """Batches requests for several models into one call.
 
-JointRunner (one per model) --small body--> Batcher over all models --> JointPredictor
+JointRunner (one per model) --small body--> Batcher over all models --> JointPrediction
                             --large body--> the model's own Batcher --> the model
 """
 
@@ -132,4 +132,4 @@ class JointRunner:
 
     @property
     def stuck(self) -> bool:
-        return False  # predictions end
+        return False  # a framework's prediction ends

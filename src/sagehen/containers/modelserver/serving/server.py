@@ -18,7 +18,8 @@ from sagehen.containers.modelserver.serving.responses import (
 __all__ = ["ModelServer"]
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
-"""For bodies of unanswered requests, except large ones; one of the maximum size is always accepted.
+"""Limit for bodies of unanswered requests, except large ones; one of the maximum size is always
+accepted.
 """
 
 LARGE_BYTES = 8 * 1024 * 1024
@@ -27,7 +28,7 @@ but not send it twice.
 """
 
 RECEIVE_SECONDS = 60.0
-"""For a request from its first byte, and again for each PIECE_BYTES."""
+"""Limit for receiving a request from its first byte, and again for each PIECE_BYTES."""
 PIECE_BYTES = 8 * 1024 * 1024
 
 _SWEEP_SECONDS = 5.0
@@ -38,7 +39,7 @@ class Connected(Protocol):
     """A client connection, for the server."""
 
     receiving_since: float
-    """Server's clock; 0 between requests."""
+    """Start of the request being received, by the server's clock; 0 between requests."""
 
     def turn_away(self) -> None:
         """Rejects a body waiting for memory."""

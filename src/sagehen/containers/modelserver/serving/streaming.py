@@ -27,7 +27,7 @@ class AnswerStream:
         self.whole = False
         """The last piece was made without error."""
         self.on_change: Callable[[], None] | None = None
-        """For a new piece or the end."""
+        """Called for a new piece and for the end."""
 
     def take(self) -> bytes | None:
         """Returns None if no piece is ready or the stream is over."""

@@ -19,7 +19,7 @@ __all__ = ["Hosted", "WorkerPool"]
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
 STEADY_SECONDS = 10.0
-"""Then it restarts with the shortest delay."""
+"""A process that lived this long restarts with the shortest delay."""
 MOST_DEATHS = 5
 """Deaths in a row, without an answer, until the pool is stuck."""
 

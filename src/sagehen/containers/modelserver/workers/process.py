@@ -47,7 +47,7 @@ class Worker:
     def __init__(self, python: str, variables: Mapping[str, str], mark: str, since: float) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
-        """Follows "The process" in messages; set once its descendants are gone too."""
+        """How the process ended, to follow "The process"; set once its descendants are gone too."""
         self.had_more_to_do = False
         """Several calls or loads were active at its end: the culprit is unknown."""
         self.proved = False

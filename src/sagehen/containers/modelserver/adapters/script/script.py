@@ -144,7 +144,7 @@ class ScriptModel:
         self._model = _taking(_own(module, "model_fn") or defaults.model_fn, 1)(
             str(model_dir), context
         )
-        # After model_fn, whose errors come first.
+        # After model_fn, because its errors come first.
         defaults.check_whole(module)
         if (warm_up := _own(module, "model_warmup_fn")) is not None:
             _taking(warm_up, 2)(str(model_dir), self._model, context)

@@ -89,7 +89,7 @@ def load_file(load: Callable[[Path], T], path: Path) -> T:
     except (MemoryError, ModelFileError):
         raise
     except Exception as problem:
-        # Hide the server's folder.
+        # The server's folder means nothing to users.
         reason = str(problem).replace(f"{path.parent}/", "").strip()
         reason = reason or "the file is no model, or is cut off"
         raise ModelFileError(

@@ -28,7 +28,7 @@ class _Tensor(NamedTuple):
 
 
 def parse_recordio(body: bytes) -> Table:
-    """Returns one row per record. Raises ValueError."""
+    """Raises ValueError."""
     tensors = [_features(record) for record in _records(body)]
     if not tensors:
         raise ValueError("No records found in RecordIO-Protobuf data")

@@ -226,7 +226,7 @@ def _scores(sums: Floats, forests: Sequence[Forest]) -> list[float]:
 
 
 class Model(Protocol):
-    """The part of XGBoostModel that JointPredictor uses."""
+    """The part of XGBoostModel used here."""
 
     @property
     def joint_forest(self) -> Forest: ...
