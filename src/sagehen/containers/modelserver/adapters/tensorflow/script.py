@@ -185,7 +185,7 @@ class Served:
         self._rest: RestServer | None = None
 
     def predict(self, data: Any) -> Any:
-        """Calls the default signature. Raises ValueError for unsuitable data, and SignatureError."""
+        """Calls the default signature. Raises SignatureError, or ValueError for bad data."""
         signature = self._model.choose("", "").signatures["serving_default"]
         rows = tensors.by_column(data, signature.inputs, tensors.LISTS, lone=True)
         outputs = signature.run(rows.arrays)
