@@ -1,4 +1,4 @@
-"""`python -m sagehen.containers.modelserver` reads the environment and serves until it is ended."""
+"""Starts the model server: `python -m sagehen.containers.modelserver`."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from sagehen.containers.modelserver.environment import read_environment
 def main() -> int:
     try:
         environment = read_environment(os.environ)
-        # As SageMaker's XGBoost container does; libraries read it when they are loaded.
+        # As in SageMaker's XGBoost container. Libraries read the variable when they are loaded.
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         from sagehen.containers.modelserver.program import run
 
@@ -24,5 +24,5 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Threads of a framework's must not keep the process.
+    # Threads of a framework must not keep the process alive.
     os._exit(status)

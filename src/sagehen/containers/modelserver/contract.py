@@ -1,4 +1,4 @@
-"""What passes between the HTTP side, the queues and the adapters: requests, answers, models."""
+"""Defines the types shared by the HTTP server, the queues and the adapters."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -29,13 +29,13 @@ class ModelAnswer(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     close: bool = False
     rest: Generator[bytes] | None = None
-    """From a CallModel: what comes after `body`, made as it is iterated."""
+    """From a CallModel: the pieces after `body`."""
     stream: AnswerStream | None = None
-    """To the client: what is sent in the place of `body`, as it comes."""
+    """Sent to the client instead of `body`."""
 
 
 class Refusal(Exception):
-    """The request cannot be served: `status` and the sentence become the answer."""
+    """An error whose answer has `status` and the message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class Refusal(Exception):
 
 
 class ModelRequest:
-    """One HTTP request, complete, and the way back. Header names are lower-case bytes."""
+    """A complete HTTP request. Header names are lower-case bytes."""
 
     __slots__ = (
         "_on_answer",
@@ -74,13 +74,13 @@ class ModelRequest:
         self.headers = headers
         self.body = body
         self.answer: ModelAnswer | None = None
-        self.abandoned = False  # whoever asked has gone
-        self.stay: Reservation | None = None  # of a large body
-        self.counter: RequestCounter | None = None  # told of the answer
+        self.abandoned = False  # client disconnected
+        self.stay: Reservation | None = None  # only for large bodies
+        self.counter: RequestCounter | None = None
         self._on_answer = on_answer
 
     def respond(self, answer: ModelAnswer) -> None:
-        """Answer, once; called on the event loop. A second answer is dropped."""
+        """Answers once; drops further answers. Call on the event loop."""
         if self.answer is None:
             self.answer = answer
             if self.counter is not None:
@@ -88,98 +88,94 @@ class ModelRequest:
             self._on_answer(self)
 
     def header(self, name: bytes) -> str:
-        """The header's value, `""` if it was not sent."""
+        """Returns `""` if the header was not sent."""
         return self.headers.get(name, b"").decode("latin-1")
 
 
 class RequestCounter(Protocol):
-    """Counts the requests of one model in a queue of several."""
+    """Counts one model's requests in a queue shared by several models."""
 
     def answered(self) -> None:
-        """Called once by each request when it has its answer."""
+        """Each request calls this when it has its answer."""
 
 
 class DecodedRows(Protocol):
-    """The rows of one request in whatever form the model takes them."""
+    """One request's rows, in the model's own form."""
 
     @property
     def count(self) -> int:
-        """How many rows; what bounds a batch."""
+        """The number of rows, which bounds a batch."""
 
 
 @runtime_checkable
 class BatchModel(Protocol):
-    """A model that predicts the rows of many requests in one call, never two calls at once.
+    """Predicts many requests in one call; calls never overlap.
 
-    One that needs more of a request than its body and its type has `decode_request(request)` too,
-    which is then called in the place of `decode`.
+    A model that needs the whole request also defines `decode_request(request)`, which replaces
+    `decode`.
     """
 
     def decode(self, body: bytes, content_type: str) -> Any:
-        """The body as `DecodedRows`. Raises Refusal."""
+        """Returns `DecodedRows`. Raises Refusal."""
 
     def predict(self, batch: Sequence[Any]) -> Sequence[Any]:
-        """One prediction per member of `batch`, in its order. Raises Refusal."""
+        """Returns one prediction per member, in order. Raises Refusal."""
 
     def encode(self, prediction: Any, accept: str) -> ModelAnswer:
-        """The answer to the request that `prediction` is for. Raises Refusal."""
+        """Raises Refusal."""
 
-    def close(self) -> None:
-        """Free what the model holds."""
+    def close(self) -> None: ...
 
 
 class JointPrediction(Protocol):
-    """Predicts for several models in one call, never two calls at once.
+    """Predicts for several models in one call; calls never overlap.
 
-    Models with the same JointPredictor as their attribute `joint` are predicted together. A
-    BatchModel without the attribute, or with None, is predicted alone.
+    Models with the same `joint` attribute are predicted together; those without it, or with None,
+    alone.
     """
 
     def predict_jointly(self, batch: Sequence[tuple[Any, Any]]) -> Sequence[Any]:
-        """One prediction per pair of a model and its rows, in the order of `batch`.
-
-        Raises Refusal."""
+        """Takes pairs of model and rows; returns predictions in order. Raises Refusal."""
 
 
 class CallModel(Protocol):
-    """A model that answers one request a call. It lives in worker processes only, where one thread
-    loads and calls it."""
+    """Answers one request per call, in one thread of a worker process."""
 
     def call(self, request: ModelRequest) -> ModelAnswer:
-        """The answer, or its first piece and `rest`; raises nothing but Refusal and MemoryError."""
+        """Returns the answer, or its start and `rest`. Raises only Refusal and MemoryError."""
 
-    def close(self) -> None:
-        """Free what the model holds."""
+    def close(self) -> None: ...
 
 
 class Adapter(Protocol):
-    """How one framework's models are loaded."""
+    """Loads the models of one framework."""
 
     def needs_worker(self, model_dir: Path) -> bool:
-        """Whether its model is a CallModel, to be loaded in worker processes: the user's code, and
-        whatever else may crash, hold the interpreter or never come back. Runs none of it.
+        """Whether the model is a CallModel, for worker processes: user code, or anything that may
+        crash, hold the interpreter or hang.
 
-        Raises SagehenError if that cannot be said.
+        Runs none of it. Raises SagehenError if it cannot tell.
         """
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
-        """Raises whatever the framework or the user's code raises; MemoryError if it is too big."""
+        """Raises what the framework or user code raises, or MemoryError."""
 
 
 class Runner(Protocol):
-    """The queue before one model."""
+    """One model's request queue."""
 
     def submit(self, request: ModelRequest) -> None:
-        """Have the request answered, now or later, or refused at once if the queue is full."""
+        """Queues the request, or rejects it if the queue is full."""
 
     async def drained(self) -> None:
-        """Return when everything submitted has been answered."""
+        """Returns when all requests are answered."""
 
     @property
     def slots(self) -> int:
-        """How many requests it is good to have submitted at once; more had better wait where they
-        can still go to another instance."""
+        """The number of requests to submit at once; others should wait where they can still go to
+        another instance.
+        """
 
     @property
     def stuck(self) -> bool:
-        """Nothing gets on any more: all that work is overdue."""
+        """Whether all work is overdue."""

@@ -1,9 +1,4 @@
-"""What the container is told by its environment, read once.
-
-Variables of SageMaker's containers that are another's second name, or cannot be meant here.
-
-What the Hugging Face container is told: which model, for which task.
-"""
+"""Reads the container's settings from its environment variables."""
 
 import logging
 import os
@@ -31,10 +26,7 @@ _OWN_HANDLER = "sagemaker_inference.default_handler_service"
 
 
 def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ`, what goes by several names under the one that is read.
-
-    Raises SettingError: it asks for what this model server has not.
-    """
+    """Renames variables with several names. Raises SettingError for unsupported handlers."""
     handler = environ.get("SAGEMAKER_HANDLER", "")
     if handler not in ("", _OWN_HANDLER):
         raise SettingError(
@@ -50,9 +42,8 @@ def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_up_log(level: int) -> None:
-    """For the server's process, and for a worker's."""
     logging.basicConfig(
-        # The logger's name tells the platform our own lines from those of the user's code.
+        # The logger's name lets the platform tell these lines from the user's.
         level=level,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         force=True,
@@ -61,11 +52,11 @@ def set_up_log(level: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class HuggingFaceSettings:
-    """`""` where nothing is said."""
+    """Settings of Hugging Face models; `""` where a variable is unset."""
 
     task: str
     model_id: str
-    """A folder, or a name on the Hugging Face Hub; it goes before the model's archive."""
+    """A folder or a name on the Hugging Face Hub; overrides the archive."""
     revision: str
     token: str
     trust_remote_code: bool
@@ -96,10 +87,10 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
-"""Libraries read them when they are loaded."""
+"""Read when libraries are loaded."""
 BATCH_QUEUE = 1000
 
-# The same by the names of several containers; TS_ is TorchServe's, MMS_ multi-model-server's.
+# TS_ is TorchServe, MMS_ multi-model-server.
 _WORKERS = (
     "SAGEMAKER_MODEL_SERVER_WORKERS",
     "SAGEMAKER_TS_MAX_WORKERS",
@@ -117,7 +108,7 @@ _QUEUE = ("SAGEMAKER_MODEL_JOB_QUEUE_SIZE", "TS_JOB_QUEUE_SIZE", "MMS_JOB_QUEUE_
 
 
 class Bind(NamedTuple):
-    """Where to listen: a unix socket if `path` is set, else `host` and `port`."""
+    """The address to listen on: a unix socket if `path` is set, else `host` and `port`."""
 
     path: str = ""
     host: str = "0.0.0.0"
@@ -125,56 +116,54 @@ class Bind(NamedTuple):
 
 
 class TensorFlow(NamedTuple):
-    """What SAGEMAKER_TFS_… says, for TensorFlow models only."""
+    """The SAGEMAKER_TFS_… settings."""
 
     default_model: str = ""
-    """The model asked where a request names none; `""` where there is one only."""
+    """For requests that name none; `""` if there is only one."""
     intra_op_threads: int = 1
     inter_op_threads: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """The container's settings, checked."""
+    """The container's validated settings."""
 
     base_dir: Path
     adapter: str
     bind: Bind
     multi_model: bool
     program: str
-    """The user's script inside its code folder."""
     program_named: bool
-    """The script was asked for, so its absence is an error."""
+    """Whether SAGEMAKER_PROGRAM is set, so that its absence is an error."""
     submit_directory: str
     default_accept: str
-    """`""` where the adapter's own default holds."""
+    """`""` for the adapter's default."""
     inference_output: tuple[str, ...]
     ensemble: bool
     max_body_bytes: int
     max_answer_bytes: int | None
-    """Of one answer; None where it has no bound."""
+    """Per answer; None: no limit."""
     timeout_seconds: float
-    """How long one call of the model's own code may take."""
+    """Limit for one call of the model's code."""
     startup_seconds: float
-    """How long the installing of a model's requirements may take."""
+    """Limit for installing a model's requirements."""
     workers: int
-    """Processes that run the models' own code, each a request of a model at once."""
+    """Processes for model code; each runs one request per model at a time."""
     thread_variables: Mapping[str, str]
-    """For each worker, so that all together have no more threads than there are cores; without
-    those that the user set."""
+    """Sets threads per worker, unless the user did: together at most one per core."""
     environments_dir: Path
-    """Where what requirements.txt names is installed, and kept."""
+    """Cache for requirements.txt."""
     environments_bytes: int
-    """The most that of these, those may take that nothing uses."""
+    """Limit for unused environments."""
     variables: Mapping[str, str]
-    """What all this was read from."""
+    """The source of these settings."""
     call_queue: int
-    """Requests that may wait for one model's own code."""
+    """Requests waiting per CallModel."""
     batch_queue: int
-    """Requests that may wait for one model that predicts in batches."""
+    """Requests waiting per BatchModel."""
     batches: BatchLimits
     threads: int
-    """How many one call of a framework may use."""
+    """Per call of a framework."""
     tensorflow: TensorFlow
     hugging_face: HuggingFaceSettings
     log_level: int
@@ -189,12 +178,12 @@ class Environment:
 
     @property
     def own_environments_dir(self) -> Path:
-        """For what requirements.txt names where `environments_dir` cannot be written."""
+        """Replaces `environments_dir` if that is not writable."""
         return self.base_dir / "environments"
 
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
-    """Raises SettingError naming the variable and its bad value."""
+    """Raises SettingError with the variable and its bad value."""
     environ = under_one_name(environ)
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
@@ -237,7 +226,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
 def _workers(environ: Mapping[str, str], adapter: str, otherwise: int) -> int:
     workers = positive(environ, *_WORKERS)
     if workers is None and adapter == "tensorflow":
-        # As in its container; each may hold the framework and the model once more.
+        # As in SageMaker's container; each worker may hold another copy of the model.
         return positive(environ, "SAGEMAKER_GUNICORN_WORKERS") or 1
     return workers or otherwise
 
@@ -252,7 +241,7 @@ def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
 
 
 def _threads(environ: Mapping[str, str]) -> int:
-    """OpenMP's variable may be a list, by depth of nesting."""
+    """OMP_NUM_THREADS may be a list by nesting depth."""
     outermost = environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return positive({"OMP_NUM_THREADS": outermost}, "OMP_NUM_THREADS") or 1
 

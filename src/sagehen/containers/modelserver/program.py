@@ -1,4 +1,4 @@
-"""The running program: listens, loads the model, serves until it is told to end."""
+"""Runs the model server: listens, loads the model and serves."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ from sagehen.containers.modelserver.zombie_reaper import wait_for_strays
 __all__ = ["run", "serve"]
 
 DRAIN_SECONDS = 28.0
-"""Below the 30 seconds after which the platform kills a container."""
+"""Seconds; below the 30 after which the platform kills a container."""
 
 _BACKLOG = 2048
 _OF_THE_MODEL = frozenset(
@@ -36,14 +36,15 @@ _OF_THE_MODEL = frozenset(
         *("ScriptError", "SyntaxError", "TabError", "TypeError", "ValueError"),
     }
 )
-"""Exceptions that have nothing to do with networks, disks, memory or time."""
+"""Exceptions unrelated to networks, disks, memory and time."""
 
 log = logging.getLogger(__name__)
 
 
 def run(environment: Environment) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit status; WILL_NOT_LOAD or 1 if the model does
-    not load."""
+    """Serves until SIGTERM or SIGINT. Returns the exit status; WILL_NOT_LOAD or 1 for a failed
+    load.
+    """
     set_up_log(environment.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_told(environment))
@@ -64,12 +65,10 @@ async def _until_told(environment: Environment) -> int:
 async def serve(
     environment: Environment, stop: asyncio.Event, ready: asyncio.Event | None = None
 ) -> int:
-    """Serve until `stop` is set, then finish what was begun. Returns the exit status.
+    """Serves until `stop` is set; then finishes requests and returns the exit status.
 
-    `ready` is set when /ping answers 200, but not if that never comes.
-
-    Raises:
-        SagehenError: the adapter is unknown or its framework missing, or the address is in use.
+    Sets `ready` when /ping answers 200. Raises SagehenError if the adapter is unknown, its
+    framework is missing or the address is in use.
     """
     loader = Loader(make_adapter(environment), environment)
     try:
@@ -104,8 +103,6 @@ async def _serve(
 async def _load(
     single: SingleModel, loader: Loader, environment: Environment, stop: asyncio.Event
 ) -> int:
-    """0 when the model is ready, or loading was cut short by an order to end; else the exit
-    status."""
     load = asyncio.ensure_future(loader.load("model", str(environment.model_dir)))
     ended = asyncio.ensure_future(stop.wait())
     await asyncio.wait({load, ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -120,10 +117,10 @@ async def _load(
 
 
 def _comes_again(problem: BaseException) -> bool:
-    """Whether another start would meet the same: it is in the model's code or files."""
+    """Whether the fault is in the model, so that restarting would not help."""
     if isinstance(problem, RaisedElsewhere):
         kind = problem.lines.rstrip().rpartition("\n")[2].partition(":")[0]
-    elif type(problem) is SagehenError:  # a sentence from a worker
+    elif type(problem) is SagehenError:  # raised by a worker
         return True
     else:
         kind = type(problem).__name__
@@ -131,7 +128,7 @@ def _comes_again(problem: BaseException) -> bool:
 
 
 def _ending_in_reason(problem: BaseException) -> str:
-    """The traceback, its last line the reason: the platform quotes the last lines of the log."""
+    """Puts the reason last, where the platform quotes it."""
     if isinstance(problem, SagehenError):
         return str(problem)
     return "".join(traceback.format_exception(problem)).rstrip()
@@ -163,7 +160,6 @@ async def _listen(
 
 
 def _remove_socket(path: str) -> None:
-    """Remove what an earlier server left there, never anything but a socket."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(os.stat(path).st_mode):
             os.unlink(path)

@@ -1,4 +1,4 @@
-"""Tracebacks of the model's code, without the frames of the server that called it."""
+"""Formats tracebacks of the model's code without the server's own frames."""
 
 import traceback
 from pathlib import Path
@@ -11,7 +11,7 @@ _IMPORTING = "<frozen importlib"
 
 
 def user_traceback(problem: BaseException) -> str:
-    """As Python prints it, from the first frame of the user's on; whole where there is none."""
+    """Starts at the user's first frame, if any."""
     kept = _users(problem.__traceback__) or problem.__traceback__
     return "".join(traceback.format_exception(type(problem), problem, kept))
 

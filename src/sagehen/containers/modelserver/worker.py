@@ -1,8 +1,8 @@
-"""Runs the user's code and nothing else.
+"""The worker process, which runs the user's code.
 
     python -m sagehen.containers.modelserver.worker SOCKET PARENT
 
-Started by `workers/process.py`. It ends when the server closes the socket, or is gone.
+`workers/process.py` starts the worker, which exits when the server closes the socket or dies.
 """
 
 import faulthandler
@@ -20,21 +20,20 @@ __all__: list[str] = []
 
 def main(descriptor: int, parent_pid: int) -> None:
     die_with_parent(parent_pid)
-    # It is ended by SIGABRT when a call does not come back: where that was is then in the log.
+    # The server ends a hanging worker by SIGABRT; the log shows where it hung.
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    # Ctrl-C is for the server, which ends its workers; no signal is ignored, as programs that the
-    # user's code starts would inherit that.
+    # On Ctrl-C the server ends its workers. Not SIG_IGN: the user code's programs would inherit it.
     signal.signal(signal.SIGINT, lambda number, at: None)
     end = socket.socket(fileno=descriptor)
     end.set_inheritable(False)
-    # Nor may what the user's code forks talk to the server.
+    # Forked processes must not use the server's socket either.
     os.register_at_fork(after_in_child=end.close)
     _serve(end)
 
 
 def _serve(end: socket.socket) -> None:
-    # Now, because the parent's death is told, and the user's own packages are in place.
+    # Imported after die_with_parent, with the user's packages in place.
     from sagehen.containers.modelserver.adapters import make_adapter
     from sagehen.containers.modelserver.environment import read_environment, set_up_log
     from sagehen.containers.modelserver.workers.messages import Load
@@ -60,11 +59,11 @@ def _serve(end: socket.socket) -> None:
         if not isinstance(message, Load):
             models[message.model].put(order)
         elif environment.multi_model:
-            # Each in a thread of its own, in which it is loaded too: none waits for another.
+            # A thread per model, so that none waits for another.
             own = models[message.model] = QueueInbox()
             threading.Thread(target=serve_apart, args=(message, own), daemon=True).start()
         else:
-            # The container's only model has the main thread: nothing between it and the socket.
+            # The only model reads the socket directly.
             Serving(adapter, inbox, outlet).run(message)
 
 

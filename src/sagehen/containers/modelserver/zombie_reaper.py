@@ -1,4 +1,4 @@
-"""Waits for dead processes that this one has not started: a container's first gets them all."""
+"""Reaps orphaned zombies, which the kernel hands to a container's first process."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ LOOK_SECONDS = 10.0
 
 
 async def wait_for_strays(pause_seconds: float = LOOK_SECONDS) -> None:
-    """Now and then, for ever. Who is dead at two looks is nobody's: others wait at once."""
+    """Reaps what two looks in a row find dead: other code waits for its own children at once."""
     seen: set[int] = set()
     while True:
         dead = _dead_children()

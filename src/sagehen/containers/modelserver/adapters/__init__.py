@@ -1,4 +1,4 @@
-"""One file for each framework; only that file imports it, and only when it is asked for."""
+"""Adapters to frameworks; each imports its framework only when used."""
 
 import importlib
 from typing import cast
@@ -19,16 +19,11 @@ ADAPTERS = {
     "tensorflow": "sagehen.containers.modelserver.adapters.tensorflow.adapter",
     "xgboost": "sagehen.containers.modelserver.adapters.xgboost.adapter",
 }
-"""The module of each adapter, which has a function `adapter(environment)`."""
+"""Each module has a function `adapter(environment)`."""
 
 
 def make_adapter(environment: Environment) -> Adapter:
-    """The adapter the environment names.
-
-    Raises:
-        SettingError: there is none of that name.
-        Unavailable: its framework is not installed; the message says how to install it.
-    """
+    """Raises SettingError for an unknown name, Unavailable if the framework is not installed."""
     module = ADAPTERS.get(environment.adapter)
     if module is None:
         known = ", ".join(ADAPTERS)

@@ -1,4 +1,4 @@
-"""LightGBM models, in the forms and the words of AWS's own LightGBM algorithm (JumpStart)."""
+"""Serves LightGBM models as AWS's LightGBM algorithm (JumpStart) does."""
 
 import importlib.util
 from functools import partial
@@ -28,7 +28,7 @@ __all__ = ["LightGBMAdapter", "LightGBMModel", "adapter"]
 MODEL_FILES = ("model.txt", "model.pkl", "model.pickle", "model.joblib", "lightgbm-model")
 
 _ENDS = ("\nend of trees", "\nfeature importances:", "\nfeature_importances:")
-"""What stands behind the trees, in this version and in those before."""
+"""Text after the trees, in current and older versions."""
 
 
 def adapter(environment: Environment) -> "LightGBMAdapter":
@@ -39,7 +39,7 @@ def adapter(environment: Environment) -> "LightGBMAdapter":
 
 
 class LightGBMAdapter(Scripted):
-    """Loads LightGBM models: a text file, or a pickle of a Booster or scikit-learn wrapper."""
+    """Loads a text file, or a pickled Booster or scikit-learn wrapper."""
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)
@@ -50,7 +50,7 @@ class LightGBMAdapter(Scripted):
 
 
 class LightGBMModel(ArrayModel):
-    """A Booster, or a scikit-learn wrapper, which knows what its classes are called besides."""
+    """Serves a Booster or scikit-learn wrapper; only the latter names its classes."""
 
     def __init__(self, model: Any, environment: Environment) -> None:
         booster = getattr(model, "booster_", model)
@@ -82,7 +82,7 @@ class LightGBMModel(ArrayModel):
         }
 
     def _each_class(self, prediction: Any) -> Any:
-        """Of two classes LightGBM gives the probability of the second only."""
+        """For two classes, LightGBM gives only the second one's probability."""
         import numpy
 
         if self._classes is None or prediction.ndim > 1:
@@ -111,7 +111,7 @@ def _load_text(path: Path) -> Any:
     import lightgbm
 
     text = path.read_text(errors="replace")
-    # The library would read beyond the end of what is cut off, and take the whole process with it.
+    # The library would read past the end of a truncated file and crash the process.
     if not text.startswith("tree\n") or not any(end in text for end in _ENDS):
         raise ModelFileError(
             f"Model {path.name} cannot be loaded: it is no LightGBM model, or is cut off."
@@ -120,7 +120,6 @@ def _load_text(path: Path) -> Any:
 
 
 def _classes(model: Any, booster: Any) -> list[Any] | None:
-    """What the probabilities are of; None where the model has none."""
     if hasattr(model, "classes_"):
         return list(model.classes_.tolist())
     objective = str(booster.params.get("objective", ""))
@@ -132,7 +131,7 @@ def _classes(model: Any, booster: Any) -> list[Any] | None:
 
 
 def _scores(booster: Any, threads: int, rows: Any) -> Any:
-    """Raises ValueError for rows that the model cannot take."""
+    """Raises ValueError for rows that do not fit."""
     import lightgbm
 
     try:

@@ -1,4 +1,4 @@
-"""Any Python model: the script does everything that has no default."""
+"""Serves any Python model by the user's script."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def adapter(environment: Environment) -> "PythonAdapter":
 
 
 class PythonAdapter(Scripted):
-    """Loads models that bring `code/inference.py`."""
+    """Loads models with `code/inference.py`."""
 
     def load(self, model_dir: Path) -> ScriptModel:
         script = find_script(model_dir, self._environment)

@@ -1,4 +1,4 @@
-"""scikit-learn models: by the user's script as SageMaker has it, or a plain model file."""
+"""Serves scikit-learn models by the user's script, or a plain model file."""
 
 import importlib.util
 from pathlib import Path
@@ -37,8 +37,8 @@ def adapter(environment: Environment) -> "SklearnAdapter":
 class SklearnAdapter(Scripted):
     """Loads scikit-learn models.
 
-    SageMaker's container requires a script with `model_fn`. Here an archive without one is served
-    too, if it holds `model.joblib` or `model.pkl`.
+    SageMaker's container requires a script with `model_fn`; here `model.joblib` or `model.pkl`
+    works without one.
     """
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
@@ -57,7 +57,7 @@ class SklearnAdapter(Scripted):
 
 
 def load_model_file(model_dir: str) -> Any:
-    """The model in `model.joblib` or `model.pkl`. Raises ModelFileError or MemoryError."""
+    """Reads `model.joblib` or `model.pkl`. Raises ModelFileError or MemoryError."""
     for name in MODEL_FILES:
         path = Path(model_dir, name)
         if path.is_file():
@@ -66,7 +66,6 @@ def load_model_file(model_dir: str) -> Any:
 
 
 def _no_model(model_dir: Path) -> ModelFileError:
-    """The error for an archive with no model file, and no model_fn to load another."""
     script = "code/inference.py"
     if (model_dir / script).is_file():
         lacks = f"{script} has no model_fn, and the model's archive none of"
@@ -83,7 +82,7 @@ def _no_model(model_dir: Path) -> ModelFileError:
 
 
 def decode_rows(data: Any, content_type: str) -> Any:
-    """As SageMaker's container reads rows for a script: what is no number in CSV is NaN."""
+    """Reads CSV text that is no number as NaN, like SageMaker's container."""
     import numpy
 
     values = codecs.decode(data, content_type)

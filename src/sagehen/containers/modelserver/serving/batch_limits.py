@@ -1,7 +1,4 @@
-"""How large a batch may be and how long it is waited for, as the containers' variables say it.
-
-How long calls take, for how many of them it is good to have at hand.
-"""
+"""Reads batch limits from the environment and times calls to size queues."""
 
 import logging
 import sys
@@ -20,14 +17,14 @@ TFS_BATCH_ROWS = 8
 TFS_DELAY_MICROSECONDS = 1000
 
 _PREFIXES = ("SAGEMAKER_TS_", "TS_", "MMS_", "SERVING_")
-"""Of BATCH_SIZE and MAX_BATCH_DELAY: PyTorch's container, TorchServe, multi-model-server, DJL."""
+"""PyTorch's container, TorchServe, multi-model-server, DJL."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchLimits:
-    """One call predicts at most `max_rows` rows of requests of at most `max_bytes` together; a
-    request that is larger stands alone. The first of a batch waits `delay_seconds` for the others,
-    if they do not fill it before."""
+    """Bounds a batch; a larger request is predicted alone. A batch waits up to `delay_seconds` to
+    fill.
+    """
 
     max_rows: int = MAX_BATCH_ROWS
     max_bytes: int = MAX_BATCH_BYTES
@@ -35,11 +32,11 @@ class BatchLimits:
 
 
 NATURAL = BatchLimits()
-"""What is ready goes together, and nothing waits."""
+"""Batches what is ready, without waiting."""
 
 
 def read_batch_limits(environ: Mapping[str, str]) -> BatchLimits:
-    """What is asked for; if nothing is, natural batching. Raises SettingError."""
+    """Returns NATURAL unless limits are set. Raises SettingError."""
     batches = switch(environ, "SAGEMAKER_TFS_ENABLE_BATCHING")
     if batches is not None:
         return _tensorflow_limits(environ) if batches else _chosen(1, 0)
@@ -61,25 +58,24 @@ def _tensorflow_limits(environ: Mapping[str, str]) -> BatchLimits:
 
 
 def _chosen(rows: int, delay_seconds: float) -> BatchLimits:
-    """Whoever chose the rows knows how large they are."""
+    """Leaves bytes unlimited: a user who chose the rows knows their size."""
     return BatchLimits(max_rows=rows, max_bytes=sys.maxsize, delay_seconds=delay_seconds)
 
 
 QUICK_SECONDS = 0.005
-"""Work that lies ready for a worker takes no longer than this: a request that comes here could not
-have begun much sooner anywhere else."""
+"""Limit for a worker's queue: a request cannot begin much sooner elsewhere."""
 MOST_READY = 8
-"""Requests for each worker, with the one it works on."""
+"""Requests per worker, including the current one."""
 CALLS_NEEDED = 200
-"""Before which nothing is said of the slowest in a hundred."""
+"""Calls before the 99th percentile is known."""
 
 _UP = 2.0
 _DOWN = _UP ** (1 / 99)
-"""Balanced where one call in a hundred takes longer."""
+"""In balance when one call in a hundred takes longer."""
 
 
 class CallTimes:
-    """Follows the time within which 99 of 100 calls come back."""
+    """Tracks the 99th percentile of call times."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -96,11 +92,10 @@ class CallTimes:
 
     @property
     def ready(self) -> int:
-        """How many requests a worker should have at hand, with the one it works on.
+        """The number of requests that a worker should have, including the current one.
 
-        One where a call takes its time: the others had better wait where they can still go to
-        another instance. More where calls are over sooner than the next request could come. A
-        power of two, so that it seldom changes.
+        Slow calls get one: others should wait where they can still go to another instance. Quick
+        calls get more. A power of two changes seldom.
         """
         ready = 1
         if self._calls < CALLS_NEEDED:

@@ -1,7 +1,6 @@
-"""Natural batching: what is ready in one turn of the event loop is predicted in one call.
+"""Natural batching: requests ready in one turn of the event loop form a batch.
 
-Nothing waits for a timer unless a delay was asked for: a lone request goes at once, and under load
-batches form by themselves.
+Without a delay, a lone request is predicted at once; batches form under load.
 """
 
 import asyncio
@@ -18,37 +17,33 @@ from sagehen.containers.modelserver.serving.responses import abandoned, failure,
 __all__ = ["BATCH_SLOTS", "Batcher"]
 
 BATCH_SLOTS = 256
-"""Enough for batches to form, also while another is worked on."""
+"""Enough for the next batch to form meanwhile."""
 QUICK_SECONDS = 0.002
-"""Work expected to take longer than this goes to a thread, so that the loop stays free."""
+"""Longer work goes to a thread, to keep the loop free."""
 SMALL_BYTES = 16 * 1024
-"""A body is decoded on the loop while a batch gathers: at once if it is no larger, else if it has
-turned out to be quick."""
+"""While a batch gathers, the loop decodes bodies up to this size, larger ones if that is quick."""
 
 _FORGETTING = 0.9
 
 
 class _Waiting:
-    """A request in the queue."""
-
     __slots__ = ("request", "rows", "since")
 
     def __init__(self, request: ModelRequest, since: float) -> None:
         self.request = request
         self.since = since
         self.rows: Any = None
-        """Once it is decoded: its rows, or the answer that refuses them."""
+        """After decoding: rows, or an error's answer."""
 
     @property
     def count(self) -> int:
-        """How many rows; until it is decoded, as many as it has at least."""
         if self.rows is None:
             return 1
         return 0 if isinstance(self.rows, ModelAnswer) else int(self.rows.count)
 
 
 class Batcher:
-    """The queue before one model that predicts in batches; at most one batch is worked on."""
+    """One model's queue; predicts one batch at a time."""
 
     def __init__(
         self,
@@ -82,7 +77,7 @@ class Batcher:
         waiting = _Waiting(request, self._clock.monotonic() if delay else 0.0)
         self._waiting.append(waiting)
         if not self._busy:
-            # After this turn: the loop hands over what other connections have ready first.
+            # Next turn: other connections deliver their requests first.
             self._busy = True
             self._loop.call_soon(self._turn)
         elif self._timer is not None:
@@ -98,7 +93,6 @@ class Batcher:
 
     @property
     def slots(self) -> int:
-        """Two batches, one worked on and one at hand; more where they are over very soon."""
         batches = max(2, self._times.ready)
         return min(BATCH_SLOTS, self._max_waiting, batches * self._limits.max_rows)
 
@@ -107,7 +101,6 @@ class Batcher:
         return False  # a framework's prediction ends
 
     def _turn(self) -> None:
-        """Begin a batch, or wait until it is full or its first member has waited long enough."""
         left = self._time_left()
         if left > 0:
             self._timer = self._loop.call_later(left, self._work)
@@ -115,7 +108,7 @@ class Batcher:
             self._work()
 
     def _time_left(self) -> float:
-        """Seconds that the batch may be waited for; not above 0 when it is full."""
+        """Returns seconds; 0 or less when the batch is full."""
         if not self._limits.delay_seconds:
             return 0.0
         self._gathered = 0
@@ -127,7 +120,9 @@ class Batcher:
         return due - self._clock.monotonic()
 
     def _share(self, waiting: _Waiting) -> int:
-        """Of a batch, in rows. What is slow to decode is not kept from the thread that does it."""
+        """Returns the request's rows. A body that is slow to decode fills the batch, to reach the
+        thread at once.
+        """
         size = len(waiting.request.body)
         if size > SMALL_BYTES and self._decoding.expected(size) > QUICK_SECONDS:
             return self._limits.max_rows
@@ -144,7 +139,7 @@ class Batcher:
             work.add_done_callback(lambda done: self._finish(batch, done.result()))
 
     def _take(self) -> tuple[list[_Waiting], int]:
-        """The next batch and its size in bytes, the measure of work known before decoding."""
+        """Returns a batch and its size in bytes, which predicts its time."""
         batch: list[_Waiting] = []
         size = rows = 0
         queue, limits = self._waiting, self._limits
@@ -179,7 +174,7 @@ class Batcher:
         start = self._clock.monotonic()
         try:
             answers = self._answers(batch)
-        except Exception as problem:  # an adapter that breaks its contract: nobody waits for ever
+        except Exception as problem:  # a faulty adapter: answer all the same
             answers = [failure(problem) for _ in batch]
         seconds = self._clock.monotonic() - start
         pairs = zip(batch, answers, strict=True)
@@ -188,7 +183,7 @@ class Batcher:
         return answers
 
     def _answers(self, batch: list[_Waiting]) -> list[ModelAnswer | None]:
-        """None for those that have no place in one call with the ones before: they come next."""
+        """Returns None for requests that must wait for the next call."""
         for waiting in batch:
             self._decode(waiting)
         answers = [one.rows if isinstance(one.rows, ModelAnswer) else None for one in batch]
@@ -226,7 +221,7 @@ class Batcher:
             return failure(problem)
 
     def _first_group(self, batch: list[_Waiting], answers: list[ModelAnswer | None]) -> list[int]:
-        """Places of those with at most `max_rows` rows together; a bigger request stands alone."""
+        """Chooses at most `max_rows` rows; a larger request is alone."""
         group: list[int] = []
         total = 0
         for at, waiting in enumerate(batch):
@@ -238,25 +233,24 @@ class Batcher:
         return group
 
     def _predict(self, rows: list[Any]) -> Sequence[Any]:
-        """A prediction, or the answer that says why there is none, for each."""
         try:
             return self._model.predict(rows)
         except Exception as problem:
             if len(rows) == 1:
                 return [failure(problem)]
-            # One of them is bad: the others must not suffer.
+            # One bad request must not fail others.
             return [self._predict([each])[0] for each in rows]
 
 
 class _Pace:
-    """Seconds a byte of input takes, from what the last batches took."""
+    """Estimates seconds per byte from recent batches."""
 
     def __init__(self) -> None:
         self._bytes = 0.0
         self._seconds = 0.0
 
     def expected(self, size: int) -> float:
-        """Seconds; infinite while nothing is known."""
+        """Returns seconds; infinite before the first batch."""
         if self._bytes == 0:
             return float("inf")
         return self._seconds / self._bytes * size

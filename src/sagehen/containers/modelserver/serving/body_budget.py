@@ -1,4 +1,4 @@
-"""Memory for large bodies: who finds none waits, unread, for those before it to be answered."""
+"""Limits the memory of large bodies; others wait, unread."""
 
 from collections import deque
 from collections.abc import Callable
@@ -7,7 +7,7 @@ __all__ = ["Reservation", "ServingBodyBudget"]
 
 
 class Reservation:
-    """A body's claim, from when its length is known until its request is answered."""
+    """Holds memory from when a body's length is known until its request is answered."""
 
     def __init__(self, room: "ServingBodyBudget", size: int, on_entry: Callable[[], None]) -> None:
         self.size = size
@@ -16,12 +16,12 @@ class Reservation:
         self._room = room
 
     def leave(self) -> None:
-        """Give the memory back, or wait no more; again does nothing."""
+        """Releases the memory or stops waiting; repeated calls do nothing."""
         self._room.left(self)
 
 
 class ServingBodyBudget:
-    """First come, first served. One of any size is let in where there is no other."""
+    """Admits bodies first come, first served; a lone one at any size."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -32,11 +32,10 @@ class ServingBodyBudget:
 
     @property
     def waiting(self) -> int:
-        """How many."""
         return len(self._waiting)
 
     def enter(self, size: int, on_entry: Callable[[], None]) -> Reservation:
-        """Claim memory; `on_entry` is called when it is there, unless it is at once."""
+        """Calls `on_entry` once memory is granted, unless that is at once."""
         stay = Reservation(self, size, on_entry)
         if not self._waiting and self._fits(stay):
             self._let_in(stay)

@@ -1,7 +1,7 @@
-"""One connection of the model server: a hand-written asyncio protocol on httptools.
+"""One client connection: an asyncio protocol on httptools.
 
-Keep-alive, pipelining (answers leave in the order of their requests), chunked bodies, bounds on
-heads and bodies.
+It supports keep-alive, pipelining (answers in the order of requests) and chunked bodies, with
+limits on heads and bodies.
 """
 
 import asyncio
@@ -36,27 +36,25 @@ _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class _Turn(NamedTuple):
-    """A request that waits for its turn to be answered."""
-
     request: ModelRequest
     keep_alive: bool
     legacy: bool
-    """HTTP/1.0, which knows no chunks."""
+    """HTTP/1.0, without chunks."""
 
 
 class Connection(asyncio.Protocol):
-    """One client connection. The `on_…` methods are called by httptools' parser."""
+    """A client connection; httptools' parser calls its `on_…` methods."""
 
     _parser: httptools.HttpRequestParser
-    """They know each other: it is there while the connection is, so that both are freed at once."""
+    """Refers back to this connection; deleted with it, so that both are freed at once."""
 
     def __init__(self, server: ModelServer) -> None:
         self.receiving_since = 0.0
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._unanswered: deque[_Turn] = deque()
-        self._streaming: AnswerStream | None = None  # of the first of these
-        self._deaf = False  # what still arrives is not read any more
+        self._streaming: AnswerStream | None = None  # for _unanswered[0]
+        self._deaf = False  # ignore further input
         self._paused = False
         self._write_blocked = False
         self._streamed_bytes = 0
@@ -71,7 +69,7 @@ class Connection(asyncio.Protocol):
         self._in_head = True
         self._stay: Reservation | None = None
 
-    # asyncio's side
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -112,7 +110,7 @@ class Connection(asyncio.Protocol):
         if self._streaming is not None:
             self._relay()
 
-    # the parser's side
+    # Called by the parser
 
     def on_message_begin(self) -> None:
         self.receiving_since = self._server.clock.monotonic()
@@ -121,7 +119,7 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # behind the body there are trailers, which nothing here needs
+        if self._in_head:  # ignore trailers
             self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
@@ -145,7 +143,6 @@ class Connection(asyncio.Protocol):
             self._expect_body()
 
     def _let_in(self) -> None:
-        """There is room for the body."""
         self.receiving_since = self._server.clock.monotonic()
         self._expect_body()
         self._pace_reading()
@@ -197,7 +194,7 @@ class Connection(asyncio.Protocol):
             self._pace_reading()
         self._server.begin(request)
 
-    # answering
+    # Answers
 
     def _answered(self, request: ModelRequest) -> None:
         stream = None if request.answer is None else request.answer.stream
@@ -208,7 +205,6 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def _flush(self) -> None:
-        """Send every answer whose turn has come."""
         unanswered = self._unanswered
         while self._streaming is None and unanswered:
             turn = unanswered[0]
@@ -230,7 +226,7 @@ class Connection(asyncio.Protocol):
         if len(answer.body) > self._server.max_answer_bytes:
             answer = answer_too_large(len(answer.body), self._server.max_answer_bytes)
         head = _head(answer.status, answer.content_type, answer.headers, keep_alive)
-        if answer.status in (204, 304):  # have no body: it would be taken for the next answer
+        if answer.status in (204, 304):  # a body would look like the next answer
             transport.write(head + b"\r\n")
         else:
             transport.write(
@@ -252,11 +248,10 @@ class Connection(asyncio.Protocol):
         self._relay()
 
     def _relay(self) -> None:
-        """Send what there is of the stream, as far as the client takes it."""
         stream, transport, turn = self._streaming, self._transport, self._unanswered[0]
         assert stream is not None
         if transport is None or transport.is_closing():
-            return  # its loss is told at once, and drops the stream
+            return  # connection_lost follows
         while not self._write_blocked and (piece := stream.take()) is not None:
             self._streamed_bytes += len(piece)
             if self._streamed_bytes > self._server.max_answer_bytes:
@@ -276,7 +271,7 @@ class Connection(asyncio.Protocol):
         self._unanswered.popleft()
         self._server.end(turn.request)
         if not stream.whole:
-            # Without the chunk that ends it, what was sent does not look whole.
+            # Without the final chunk, the client sees that it is incomplete.
             self._drop_unanswered()
             self._deaf = True
             transport.close()
@@ -289,14 +284,13 @@ class Connection(asyncio.Protocol):
             self._flush()
 
     def _break_off(self, turn: "_Turn", stream: AnswerStream, transport: asyncio.Transport) -> None:
-        """It is longer than an answer may be, and its head is out."""
+        """Closes the connection: the answer is too long, but its head was sent."""
         log.error("%s", answer_too_large(self._streamed_bytes, self._server.max_answer_bytes).body)
         stream.abandon()
         stream.whole = False
         self._end_stream(turn, stream, transport)
 
     def _drop_unanswered(self) -> None:
-        """Nothing else is sent: whoever works on it may stop."""
         self._streaming = None
         dropped = tuple(self._unanswered)
         self._unanswered.clear()
@@ -311,8 +305,8 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, transport: asyncio.Transport) -> None:
         if self._deaf and transport.can_write_eof():
-            # Closing with bytes unread would reset the connection, and the client would lose
-            # the answer: it has a moment to read it.
+            # Closing with unread bytes resets the connection and loses the answer: let the client
+            # read it.
             transport.write_eof()
             asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.abort)
         else:
@@ -324,7 +318,7 @@ class Connection(asyncio.Protocol):
             self._refuse(body_too_large(self._server.max_body_bytes))
 
     def _refuse(self, answer: ModelAnswer) -> None:
-        """Answer, in its turn, what cannot be read to its end, and read nothing more."""
+        """Answers in order, then reads no more."""
         if self._deaf:
             return
         self._deaf = True
@@ -336,7 +330,7 @@ class Connection(asyncio.Protocol):
         refused.respond(answer)
 
     def _pace_reading(self) -> None:
-        """Read no further while the client does not take its answers, or asks too far ahead."""
+        """Pauses while the client does not read, pipelines too much or waits for memory."""
         if self._transport is None or self._transport.is_closing():
             return
         asks_too_far = len(self._unanswered) >= MAX_PIPELINED
@@ -349,7 +343,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def close(self) -> None:
-        """Close once what was written has been sent."""
+        """Closes after sending pending output."""
         if self._transport is not None:
             self._transport.close()
 
@@ -362,7 +356,7 @@ class Connection(asyncio.Protocol):
 def _head(
     status: int, content_type: str, headers: tuple[tuple[str, str], ...], keep_alive: bool
 ) -> bytes:
-    """Everything before the length of the body."""
+    """Returns the head up to content-length."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:
@@ -378,5 +372,5 @@ def _head(
 
 
 def _clean(text: str) -> str:
-    """Without line ends: the user's code must not write heads of its own."""
+    """Prevents header injection by user code."""
     return text.replace("\r", " ").replace("\n", " ")

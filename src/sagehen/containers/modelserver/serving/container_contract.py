@@ -1,7 +1,4 @@
-"""SageMaker's contracts of containers.
-
-One model: /ping and /invocations. Many models: load, list, describe, invoke, unload.
-"""
+"""SageMaker's HTTP contracts for single-model and multi-model containers."""
 
 import asyncio
 import bisect
@@ -31,9 +28,9 @@ __all__ = ["MultiModel", "SingleModel", "Trimmer"]
 PAGE_SIZE = 100
 MAX_NAME_LENGTH = 1024
 GIVE_UP_SECONDS = 30.0
-"""What is to be unloaded while it is loaded has so long to come back; then its worker is ended."""
+"""Time for a load to end when its model is unloaded; then its worker is ended."""
 END_SECONDS = 20.0
-"""For that end. Both together are less than the platform waits for an unloading."""
+"""Time for the worker to end. The sum is below the platform's limit for unloading."""
 
 
 class _Loading(NamedTuple):
@@ -42,7 +39,7 @@ class _Loading(NamedTuple):
 
 
 class MultiModel:
-    """The models of one container, by their opaque names."""
+    """Serves models by opaque names."""
 
     def __init__(self, loader: Loader, environment: Environment) -> None:
         self._loader = loader
@@ -57,7 +54,7 @@ class MultiModel:
         if request.method == "POST" and path.startswith("/models/") and path.endswith("/invoke"):
             self._invoke(unquote(path[8:-7]), request)
         elif path == "/ping":
-            # Slots of all models together; each has its own queue besides.
+            # For all models; each also has its own queue.
             request.respond(dying() if self._loader.stuck else healthy(BATCH_SLOTS))
         elif path == "/models":
             self._models_call(request)
@@ -93,7 +90,7 @@ class MultiModel:
             request.respond(json_answer(200, _described(loaded)))
 
     def _page(self, query: str) -> ModelAnswer:
-        """Names after the token's, in order: it stands for the last name of the page before."""
+        """Sorts by name; a token encodes the previous page's last name."""
         token = parse_qs(query).get("next_page_token", [""])[0]
         names = sorted(self._models)
         start = bisect.bisect_right(names, _name_of(token)) if token else 0
@@ -118,11 +115,10 @@ class MultiModel:
         return answer
 
     def _wanted(self, request: ModelRequest) -> tuple[str, str]:
-        """The name and folder of the model to load."""
         try:
             wanted = json.loads(request.body)
             name, url = wanted["model_name"], wanted["url"]
-            str(name).encode()  # JSON can say what is no text.
+            str(name).encode()  # raises for lone surrogates, valid in JSON
         except (ValueError, TypeError, KeyError):
             raise Refusal(400, 'The body must be {"model_name": "…", "url": "…"}.') from None
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "/" in name:
@@ -156,8 +152,7 @@ class MultiModel:
         return json_answer(200, {"status": f'Model "{name}" unregistered'})
 
     async def _end_loading(self, loading: _Loading) -> bool:
-        """Whether it is over, by itself or else by the end of what loads it: code that never
-        returns would keep all others from being loaded."""
+        """Returns whether loading has ended. Code that never returns would block other loads."""
         done, _ = await asyncio.wait({loading.done}, timeout=GIVE_UP_SECONDS)
         if not done:
             self._loader.give_up(loading.url)
@@ -178,7 +173,7 @@ async def _respond(work: Coroutine[None, None, ModelAnswer], request: ModelReque
 
 
 def _token_of(name: str) -> str:
-    """Of letters and digits only: whoever asks on may leave it unquoted, whatever the name."""
+    """Uses letters and digits only, as clients may not quote the token."""
     return name.encode().hex()
 
 
@@ -212,7 +207,7 @@ def _wrong_method(request: ModelRequest) -> ModelAnswer:
 
 
 class SingleModel:
-    """Answers for one model, which comes when it is loaded."""
+    """Serves one model, once loaded."""
 
     def __init__(self) -> None:
         self.loaded: LoadedModel | None = None
@@ -237,12 +232,13 @@ _METHODS = {"/ping": "GET", "/invocations": "POST"}
 
 
 TRIM_SECONDS = 1.0
-"""Each trimming goes through all that the process has ever allocated: milliseconds, or tens of
-them, which a container whose models come and go all the time must not pay for every one."""
+"""Trimming visits the whole heap for milliseconds or tens of them, too long to do for every
+unloaded model.
+"""
 
 
 class Trimmer:
-    """Trims soon after each `ask`, once for all that come within a second."""
+    """Trims once for all calls of `ask` within `seconds`."""
 
     def __init__(self, seconds: float = TRIM_SECONDS) -> None:
         self._seconds = seconds

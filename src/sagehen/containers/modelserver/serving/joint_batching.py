@@ -1,8 +1,7 @@
-"""Batching over several models: requests that are ready in one turn of the event loop are predicted
-in one call, whichever models they are for.
+"""Batches requests for several models into one call.
 
-    JointRunner (one per model) --small body--> Batcher over all models --> JointPredictor
-                                --large body--> the model's own Batcher --> the model
+JointRunner (one per model) --small body--> Batcher over all models --> JointPrediction
+                            --large body--> the model's own Batcher --> the model
 """
 
 import asyncio
@@ -26,12 +25,10 @@ from sagehen.containers.modelserver.serving.responses import queue_full
 __all__ = ["JointBatching", "JointRunner"]
 
 MAX_JOINT_BYTES = 4 * 1024
-"""A larger body has many rows, which a call of its own predicts more quickly."""
+"""Larger bodies have many rows, quicker to predict alone."""
 
 
 class _ModelRows:
-    """The decoded rows of one request, and their model."""
-
     __slots__ = ("count", "model", "rows")
 
     def __init__(self, model: BatchModel, rows: Any) -> None:
@@ -46,7 +43,7 @@ class _ModelPrediction(NamedTuple):
 
 
 class _AllModels:
-    """A BatchModel that stands for all models of one JointPredictor."""
+    """One BatchModel for all models."""
 
     def __init__(self, predictor: JointPrediction) -> None:
         self._predictor = predictor
@@ -73,7 +70,7 @@ class _AllModels:
 
 
 class JointBatching:
-    """The queue in front of all models of one JointPredictor."""
+    """The queue of models with one JointPrediction."""
 
     def __init__(
         self,
@@ -83,19 +80,18 @@ class JointBatching:
         limits: BatchLimits,
         clock: Clock,
     ) -> None:
-        """`max_waiting` bounds the requests of each model."""
+        """`max_waiting` is per model."""
         self._max_waiting = max_waiting
-        # No bound on all models together: each JointRunner has one.
+        # Unbounded: each JointRunner has a bound.
         self._batcher = Batcher(_AllModels(predictor), executor, sys.maxsize, limits, clock)
 
     def runner(self, model: BatchModel, own: Runner) -> "JointRunner":
-        """The queue in front of one of the models; `own` takes its large bodies."""
+        """`own` takes large bodies."""
         return JointRunner(model, own, self._batcher, self._max_waiting)
 
 
 class JointRunner:
-    """One model's requests in the joint queue: their number is bounded, and their end awaited,
-    without regard to other models."""
+    """One model's part of the queue, with its own bound and drain."""
 
     __slots__ = ("_idle", "_joint", "_max_waiting", "_own", "_unanswered", "model")
 
@@ -105,7 +101,7 @@ class JointRunner:
         self._joint = joint
         self._max_waiting = max_waiting
         self._unanswered = 0
-        """Requests of this model in the joint queue, or being predicted."""
+        """This model's requests, waiting or being predicted."""
         self._idle: asyncio.Future[None] | None = None
 
     def submit(self, request: ModelRequest) -> None:
@@ -119,7 +115,6 @@ class JointRunner:
             self._joint.submit(request)
 
     def answered(self) -> None:
-        """Called by a request of this queue when it has its answer."""
         self._unanswered -= 1
         if not self._unanswered and self._idle is not None:
             self._idle.set_result(None)

@@ -1,4 +1,4 @@
-"""Loads and unloads models, each behind its own queue: here in a thread, or in worker processes."""
+"""Loads and unloads models, here or in worker processes."""
 
 import asyncio
 import logging
@@ -37,30 +37,30 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """One model that answers, and the queue before it."""
+    """A model that can answer requests."""
 
     name: str
     url: str
     runner: Runner
     close: Callable[[], Awaitable[None]]
-    """Free what it holds; to be called when the queue is drained."""
+    """Requires a drained queue."""
 
 
 @dataclass(frozen=True)
 class _Pool:
     workers: WorkerPool
     lease: EnvironmentLease | None
-    """Of its environment, unless that is the server's own."""
+    """None for the server's own environment."""
 
 
 class Loader:
-    """Makes models ready for requests, and gets rid of them again."""
+    """Loads and unloads models."""
 
     def __init__(self, adapter: Adapter, environment: Environment, clock: Clock = SYSTEM) -> None:
         self._adapter = adapter
         self._environment = environment
         self._clock = clock
-        # One for loads, one for work: a slow load must not hold up predictions.
+        # Separate threads: a slow load must not delay predictions.
         self._loads = ThreadPoolExecutor(2, "load")
         self._work = ThreadPoolExecutor(_threads(environment), "work")
         self._installs = ThreadPoolExecutor(2, "install")
@@ -71,17 +71,16 @@ class Loader:
             environment.startup_seconds,
             environment.variables,
         )
-        self._pools: dict[str, _Pool] = {}  # by the interpreter
+        self._pools: dict[str, _Pool] = {}  # key: the interpreter
         self._joint: dict[JointPrediction, JointBatching] = {}
 
     async def load(
         self, name: str, url: str, on_lost: Callable[[str], None] | None = None
     ) -> LoadedModel:
-        """Raises what the adapter raises, in whatever process.
+        """Raises what the adapter raises, in any process.
 
-        Args:
-            on_lost: called with the name when the workers that had the model have died; without it,
-                the workers that follow load it again.
+        Calls `on_lost` with the name when its workers died; without it, new workers load the model
+        again.
         """
         start = self._clock.monotonic()
         if misplaced := await self._in_thread(misplaced_script, Path(url), self._environment):
@@ -95,28 +94,26 @@ class Loader:
         return loaded
 
     async def unload(self, loaded: LoadedModel) -> None:
-        """Return when its requests are answered and its memory is free."""
+        """Returns when requests are answered and memory is freed."""
         await loaded.runner.drained()
         await loaded.close()
         log.info("Unloaded the model %s.", loaded.name)
 
     def give_up(self, url: str) -> None:
-        """What is being loaded from there is not wanted any more: user code that does not come
-        back from it is ended, with its worker. What loads in this process cannot be."""
+        """Ends the workers that hang in loading. A load in this process cannot be ended."""
         for pool in self._pools.values():
             pool.workers.give_up(url)
 
     async def sweep_memory(self) -> None:
-        """Give the memory of what did not load back, when nothing refers to it any more."""
+        """Frees the memory of a model that failed to load."""
         await self._in_thread(give_memory_back)
 
     @property
     def stuck(self) -> bool:
-        """Workers that hold models cannot be kept running."""
+        """Whether workers with models keep dying."""
         return any(pool.workers.stuck for pool in self._pools.values())
 
     async def close(self) -> None:
-        """End what works on models, at once."""
         self._loads.shutdown(wait=False, cancel_futures=True)
         self._work.shutdown(wait=False, cancel_futures=True)
         self._installs.shutdown(wait=False, cancel_futures=True)
@@ -162,7 +159,7 @@ class Loader:
         return LoadedModel(name, url, caller, unload)
 
     async def _python_for(self, model_dir: Path) -> str:
-        """The interpreter for a model, of which there is a pool then. Raises RequirementsError."""
+        """Ensures a pool for the interpreter. Raises RequirementsError."""
         lease: EnvironmentLease | None = None
         python = sys.executable
         if requirements := find_requirements(model_dir, self._environment):
@@ -179,7 +176,7 @@ class Loader:
         return python
 
     async def _close_if_unused(self, python: str) -> None:
-        """An environment's workers go with their last model; the server's own are kept."""
+        """Closes an environment's pool after its last model; the server's own pool stays."""
         pool = self._pools.get(python)
         if pool is not None and pool.workers.empty and python != sys.executable:
             del self._pools[python]

@@ -1,4 +1,4 @@
-"""The answers every model server gives, in the words of SageMaker's."""
+"""The model server's answers, worded like SageMaker's."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class RaisedElsewhere(SagehenError):
-    """What the model's code raised in another process: the message, and the traceback's lines."""
+    """An exception from another process, with its traceback."""
 
     def __init__(self, message: str, lines: str) -> None:
         super().__init__(lines.rstrip())
@@ -49,7 +49,7 @@ def json_answer(status: int, content: object) -> ModelAnswer:
 
 
 def error(status: int, kind: str, message: str) -> ModelAnswer:
-    """An error in multi-model-server's form."""
+    """Uses multi-model-server's format."""
     return json_answer(status, {"code": status, "type": kind, "message": message})
 
 
@@ -60,7 +60,7 @@ def dying() -> ModelAnswer:
 
 
 def healthy(slots: int) -> ModelAnswer:
-    """The answer to /ping; it tells the platform how many requests to send at once."""
+    """Tells the platform how many requests to send at once."""
     return ModelAnswer(200, headers=(("x-sagehen-slots", str(slots)),))
 
 
@@ -74,7 +74,7 @@ def body_too_large(most: int) -> ModelAnswer:
 
 
 def answer_too_large(size: int, most: int) -> ModelAnswer:
-    """`size`: as far as it is known."""
+    """`size` is a lower bound."""
     return error(
         500,
         "InternalServerException",
@@ -84,7 +84,7 @@ def answer_too_large(size: int, most: int) -> ModelAnswer:
 
 
 def not_loaded(name: str) -> ModelAnswer:
-    """On which the platform loads the model and asks again."""
+    """Makes the platform load the model and retry."""
     return error(404, "ModelNotFoundException", f"Model not found: {name}")
 
 
@@ -115,17 +115,17 @@ def timed_out(seconds: float) -> ModelAnswer:
 
 
 def worker_died(how: str) -> ModelAnswer:
-    """The code may have begun the request: it cannot be sent elsewhere."""
+    """The platform must not retry elsewhere: the request may have begun."""
     return error(500, "InternalServerException", f"The worker process of the model's code {how}.")
 
 
 def not_started() -> ModelAnswer:
-    """For what arrives while the server is ending: it is safe to send it elsewhere."""
+    """The platform may safely retry elsewhere."""
     return _not_begun("The server is ending.")._replace(close=True)
 
 
 def still_loading() -> ModelAnswer:
-    """For what a platform sends that does not know yet that the container was started again."""
+    """The platform does not know yet that the container restarted."""
     return _not_begun("The model is still loading.")
 
 
@@ -135,15 +135,15 @@ def _not_begun(why: str) -> ModelAnswer:
 
 
 def abandoned() -> ModelAnswer:
-    """For a request nobody waits for any more; it is sent nowhere."""
+    """This is never sent: the client has disconnected."""
     return ModelAnswer(499, close=True)
 
 
 def by_model(answer: ModelAnswer) -> ModelAnswer:
-    """`answer`, whose status the model's own code chose.
+    """Marks the model's own 404 or 507.
 
-    In a multi-model container 404 and 507 have a meaning of their own, the model is not held or has
-    no room, on which the platform loads it and asks again.
+    Otherwise these mean "not loaded" and "out of memory" in a multi-model container, and the
+    platform loads the model and retries.
     """
     if answer.status not in (404, 507):
         return answer
@@ -151,10 +151,9 @@ def by_model(answer: ModelAnswer) -> ModelAnswer:
 
 
 def failure(problem: BaseException) -> ModelAnswer:
-    """What a problem becomes: a refusal's own answer, or as the inference toolkit does it.
+    """Answers exceptions as the inference toolkit does: 500 with message and traceback.
 
-    That is 500 with the message and then the traceback. Running out of memory is 507, which has
-    the platform unload other models and try again.
+    MemoryError becomes 507, on which the platform unloads other models and retries.
     """
     if isinstance(problem, Refusal):
         return problem.answer

@@ -1,4 +1,4 @@
-"""What the connections of the model server share: who works on requests, and how much of them."""
+"""State shared by client connections, with limits on requests."""
 
 import asyncio
 import sys
@@ -18,16 +18,17 @@ from sagehen.containers.modelserver.serving.responses import (
 __all__ = ["ModelServer"]
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
-"""Bodies of all requests that wait or are worked on, large ones counted apart; one of the largest
-size is always taken."""
+"""Limit for bodies of unanswered requests, except large ones; one of the maximum size is always
+accepted.
+"""
 
 LARGE_BYTES = 8 * 1024 * 1024
-"""A body of more, whose length is told first, is not read before there is room for it. It waits
-where others are refused, for who sends such bodies has time, and none to send them twice."""
+"""A larger body of known length waits, unread, for memory. It is not rejected: its client can wait,
+but not send it twice.
+"""
 
 RECEIVE_SECONDS = 60.0
-"""How long a request may take to arrive once its first byte has, and for each of the pieces that a
-large one comes in."""
+"""Limit for receiving a request from its first byte, and again for each PIECE_BYTES."""
 PIECE_BYTES = 8 * 1024 * 1024
 
 _SWEEP_SECONDS = 5.0
@@ -35,22 +36,22 @@ _LINGER_SECONDS = 2.0
 
 
 class Connected(Protocol):
-    """A client's connection."""
+    """A client connection, for the server."""
 
     receiving_since: float
-    """When the request that comes now began to, by the server's clock; 0 between requests."""
+    """Start of the request being received, by the server's clock; 0 between requests."""
 
     def turn_away(self) -> None:
-        """Begin nothing of a body that waits for room."""
+        """Rejects a body waiting for memory."""
 
     def close(self) -> None:
-        """Close once what was written has been sent."""
+        """Closes after sending pending output."""
 
     def abort(self) -> None: ...
 
 
 class ModelServer:
-    """What the connections of one listener share."""
+    """Tracks and limits the requests of all connections."""
 
     def __init__(
         self,
@@ -65,14 +66,13 @@ class ModelServer:
         self.clock = clock
         self.draining = False
         self.connections: set[Connected] = set()
-        self._awaited = 0  # requests that have no answer yet, and somebody who waits for it
+        self._awaited = 0  # unanswered requests with waiting clients
         self._held_bytes = 0
         self.room = ServingBodyBudget(MAX_HELD_BYTES)
         self._settled = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
 
     def begin(self, request: ModelRequest) -> None:
-        """A whole request is here: hand it on, or turn it away if the server is ending."""
         self._awaited += 1
         if request.stay is None:
             self._held_bytes += len(request.body)
@@ -89,7 +89,6 @@ class ModelServer:
             request.respond(failure(problem))
 
     def end(self, request: ModelRequest) -> None:
-        """A request that was begun has its answer."""
         if request.stay is None:
             self._held_bytes -= len(request.body)
         else:
@@ -99,7 +98,7 @@ class ModelServer:
             self._settled.set()
 
     def abandon(self, request: ModelRequest) -> None:
-        """Nobody waits any more for a request that was begun."""
+        """Marks the request: its client has disconnected."""
         request.abandoned = True
         self._awaited -= 1
         self._settled.set()
@@ -109,9 +108,9 @@ class ModelServer:
         self._settled.set()
 
     async def drain(self) -> None:
-        """Begin nothing more; return when all that somebody waits for has been answered and sent.
+        """Accepts no more requests; returns when all answers are sent.
 
-        The user's code may never come back to answer what its caller has given up.
+        Does not wait for abandoned requests: user code may never return.
         """
         self.draining = True
         for connection in tuple(self.connections):
@@ -122,13 +121,12 @@ class ModelServer:
             self._sweeper.cancel()
         for connection in tuple(self.connections):
             connection.close()
-        with suppress(TimeoutError):  # a client may never read what it is sent
+        with suppress(TimeoutError):  # clients may never read
             async with asyncio.timeout(_LINGER_SECONDS):
                 while self.connections:
                     await self._change()
 
     def abort(self) -> None:
-        """Drop whatever is not answered yet."""
         for connection in tuple(self.connections):
             connection.abort()
 
@@ -137,7 +135,7 @@ class ModelServer:
         await self._settled.wait()
 
     def sweep(self) -> None:
-        """Now and then, drop connections whose request does not get on."""
+        """Periodically drops slow senders."""
         deadline = self.clock.monotonic() - RECEIVE_SECONDS
         for connection in tuple(self.connections):
             if 0 < connection.receiving_since < deadline:

@@ -1,4 +1,4 @@
-"""The body of an answer that is made piece by piece, in a worker, as fast as it is taken."""
+"""Streams a worker's answer as fast as the client reads."""
 
 from collections import deque
 from collections.abc import Callable
@@ -6,16 +6,13 @@ from collections.abc import Callable
 __all__ = ["AHEAD_BYTES", "AnswerStream"]
 
 AHEAD_BYTES = 64 * 1024
-"""What may be made before it is taken; then the worker waits."""
+"""Limit of untaken bytes, at which a worker pauses."""
 
 
 class AnswerStream:
-    """Pieces that have come and were not taken yet.
+    """Holds pieces not taken yet.
 
-    Args:
-        first: the first piece.
-        on_taken: called with numbers of bytes, now and then, when they were taken.
-        on_abandon: called once if nobody wants what is still to come.
+    `on_taken` gets the bytes taken since its last call; `on_abandon` is called at most once.
     """
 
     def __init__(
@@ -28,17 +25,17 @@ class AnswerStream:
         self._abandoned = False
         self._ended = False
         self.whole = False
-        """The last piece was made, and nothing went wrong."""
+        """The last piece was made without error."""
         self.on_change: Callable[[], None] | None = None
-        """Called when there is a piece to take, or none will come any more."""
+        """Called for a new piece and for the end."""
 
     def take(self) -> bytes | None:
-        """The next piece; None if it is not there yet, or there is none."""
+        """Returns None if no piece is ready or the stream is over."""
         if not self._ready:
             return None
         piece = self._ready.popleft()
         self._taken += len(piece)
-        # Not each time: the worker waits for it only when twice as much is on the way.
+        # Not each time: the worker pauses only at twice this size.
         if self._taken >= AHEAD_BYTES // 2 and not self._ended:
             self._on_taken(self._taken)
             self._taken = 0
@@ -46,11 +43,11 @@ class AnswerStream:
 
     @property
     def over(self) -> bool:
-        """Everything was taken, and nothing else will come."""
+        """Whether the stream has ended and all was taken."""
         return self._ended and not self._ready
 
     def abandon(self) -> None:
-        """Nobody wants what is still to come: the worker stops at its next piece."""
+        """Stops the worker at its next piece."""
         if self._abandoned:
             return
         self._abandoned = True

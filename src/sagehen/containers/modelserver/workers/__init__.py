@@ -1,1 +1,1 @@
-"""The processes that run the user's own code, from both ends of the socket between."""
+"""Worker processes for user code, and their connection to the server."""

@@ -1,4 +1,4 @@
-"""The server's end of the socket to a worker: it never waits."""
+"""The server's non-blocking end of a worker's socket."""
 
 import asyncio
 import socket
@@ -18,16 +18,16 @@ from sagehen.containers.modelserver.workers.messages import (
 __all__ = ["WorkerChannel"]
 
 _MOST_PIECES = 512
-"""In one call of the kernel, which takes 1024."""
+"""Pieces per system call; Linux allows 1024."""
 
 
 class WorkerChannel:
-    """Sends messages, those of one turn of the event loop together, and hands on what comes."""
+    """Sends messages, grouped per turn of the event loop, and delivers replies."""
 
     def __init__(self, end: socket.socket, on_message: Callable[[FromWorker, bytes], None]) -> None:
         end.setblocking(False)
         self.broken: str | None = None
-        """Why nothing that comes is understood any more."""
+        """Why input cannot be parsed."""
         self._end = end
         self._on_message = on_message
         self._reader: FrameReader[FromWorker] = FrameReader(
@@ -35,23 +35,23 @@ class WorkerChannel:
         )
         self._loop = asyncio.get_running_loop()
         self._unsent: deque[bytes | memoryview] = deque()
-        self._flushing = False  # it is seen to that what is unsent is sent
-        self._full = False  # the kernel takes no more for now
+        self._flushing = False  # flush scheduled
+        self._full = False  # socket buffer full
         self._open = True
         self._loop.add_reader(end, self._receive)
 
     def send(self, message: ToWorker, body: bytes = b"") -> None:
-        """Nothing happens when the other end is closed."""
+        """Does nothing when the other end is closed."""
         if not self._open:
             return
         self._unsent += frame(message, body)
         if not self._flushing:
-            # After this turn: the loop hands over what other connections have ready first.
+            # Next turn: other connections deliver their requests first.
             self._flushing = True
             self._loop.call_soon(self._flush)
 
     def drain(self) -> None:
-        """Hand on what has come already, when nothing more will; then close."""
+        """Delivers what has arrived, then closes."""
         while self._open and self._receive():
             pass
         self.close()
@@ -65,7 +65,6 @@ class WorkerChannel:
             self._end.close()
 
     def _receive(self) -> bool:
-        """Whether there may be more at once."""
         try:
             received = self._reader.receive()
         except (BlockingIOError, InterruptedError):
@@ -91,7 +90,7 @@ class WorkerChannel:
                     unsent.extendleft(reversed(rest))
                     full = True
         except OSError:
-            unsent.clear()  # the end of its process tells
+            unsent.clear()  # the process's exit follows
         self._flushing = full
         self._wait_for_room(full)
 
@@ -104,7 +103,6 @@ class WorkerChannel:
                 self._loop.remove_writer(self._end)
 
     def _send(self, pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
-        """What the kernel does not take now."""
         try:
             sent = self._end.sendmsg(pieces)
         except (BlockingIOError, InterruptedError):

@@ -1,4 +1,4 @@
-"""The queue before one model whose own code answers a request a call, in worker processes."""
+"""Dispatches one model's requests to workers."""
 
 import asyncio
 from collections import deque
@@ -13,11 +13,7 @@ __all__ = ["WorkerDispatcher"]
 
 
 class WorkerDispatcher:
-    """Each of `workers` has as many requests at hand as are good; at most `max_waiting` wait here.
-
-    Args:
-        is_stuck: whether the workers cannot be kept running.
-    """
+    """Gives each worker as many requests as suit its speed; at most `max_waiting` wait here."""
 
     def __init__(
         self, workers: int, max_waiting: int, is_stuck: Callable[[], bool] = lambda: False
@@ -46,37 +42,33 @@ class WorkerDispatcher:
             request.respond(queue_full())
 
     def add(self, lane: WorkerQueue) -> None:
-        """The model is loaded in a worker more."""
         self._lanes.append(lane)
         self._go_on()
 
     def remove(self, lane: WorkerQueue, unbegun: Iterable[ModelRequest] = ()) -> None:
-        """A worker has ended; what it has not begun goes before everything else that waits."""
+        """`unbegun` requests go to the front."""
         self._lanes.remove(lane)
         self._sessions.forget(lane)
         self._waiting.extendleft(reversed(list(unbegun)))
         self._go_on()
 
     def close(self, answer: ModelAnswer) -> None:
-        """The model is gone: that is the answer to whatever still waits, and is to come."""
+        """The model is gone: gives `answer` to waiting and future requests."""
         self._closed = answer
         while self._waiting:
             self._waiting.popleft().respond(answer)
         self._go_on()
 
     def answered(self, seconds: float) -> None:
-        """A call is over that took so long."""
         self._times.record(seconds)
         self._ready = self._times.ready
         self._go_on()
 
     def learn_session(self, lane: WorkerQueue, headers: tuple[tuple[str, str], ...]) -> None:
-        """A request of a session was answered with these headers."""
         self._sessions.learn(lane, headers)
 
     @property
     def lanes(self) -> int:
-        """How many workers have the model loaded."""
         return len(self._lanes)
 
     @property
@@ -97,14 +89,13 @@ class WorkerDispatcher:
         return bool(self._waiting) or any(lane.calls for lane in self._lanes)
 
     def _send_to(self, lane: WorkerQueue, request: ModelRequest) -> None:
-        """No other will do: it waits there."""
+        """Queues here, as only this worker holds the session."""
         if len(lane.calls) < self._ready + self._max_waiting:
             lane.send(request)
         else:
             request.respond(queue_full())
 
     def _free(self) -> WorkerQueue | None:
-        """The worker with the least at hand, if that is less than is good."""
         if not self._lanes:
             return None
         lane = min(self._lanes, key=_length) if len(self._lanes) > 1 else self._lanes[0]

@@ -1,9 +1,7 @@
-"""What the server and a worker say to each other. A body travels behind its message, as it is.
+"""Messages between the server and its workers.
 
-A worker does one model's calls in the order in which they were sent, each answered before the next
-begins: of what was sent and is not answered, only the first can have begun.
-
-Messages on a stream socket: two lengths, the message in msgpack, the body as it is.
+A worker answers a model's calls in order: of unanswered ones, only the first can have begun. A
+frame is two lengths, the message in msgpack and the raw body.
 """
 
 import socket
@@ -35,7 +33,7 @@ __all__ = [
 
 class _Message(msgspec.Struct, array_like=True, gc=False):
     model: int
-    """The server's number for it; never used again for another."""
+    """Never reused."""
 
 
 class Load(_Message, tag=1):
@@ -47,22 +45,22 @@ class Unload(_Message, tag=2):
 
 
 class CallMessage(_Message, tag=3):
-    """Answer the request whose body follows."""
+    """Requests an answer; the request's body follows."""
 
     number: int
-    """Of this call, within its model."""
+    """Unique within the model."""
     headers: Mapping[bytes, bytes]
 
 
 class Taken(_Message, tag=4):
-    """So many bytes of the answer that is made in pieces were taken."""
+    """Acknowledges bytes of a stream."""
 
     number: int
     count: int
 
 
 class Abandon(_Message, tag=5):
-    """Nobody wants the answer's further pieces."""
+    """Cancels a stream."""
 
     number: int
 
@@ -72,13 +70,13 @@ class LoadedMessage(_Message, tag=6):
 
 
 class FailedMessage(_Message, tag=7):
-    """It did not load."""
+    """Reports a failed load."""
 
     kind: str
-    """`memory`, `said` (the message is for the user) or `raised`."""
+    """`memory`, `said` (for the user) or `raised`."""
     message: str
     lines: str
-    """The traceback."""
+    """Traceback."""
 
 
 class Unloaded(_Message, tag=8):
@@ -86,16 +84,14 @@ class Unloaded(_Message, tag=8):
 
 
 class Answered(_Message, tag=9):
-    """The answer; its body follows, or the first piece of it."""
+    """Carries an answer; its body, or first piece, follows."""
 
     status: int
     content_type: str
     headers: tuple[tuple[str, str], ...]
     close: bool
     seconds: float
-    """What the call took."""
     more: bool
-    """Pieces follow."""
 
 
 class Piece(_Message, tag=10):
@@ -103,7 +99,7 @@ class Piece(_Message, tag=10):
 
 
 class Over(_Message, tag=11):
-    """No further piece comes."""
+    """Ends a stream."""
 
     whole: bool
 
@@ -116,7 +112,7 @@ T = TypeVar("T")
 
 LONGEST_MESSAGE = 2**24
 JOINED_BYTES = 32 * 1024
-"""A body up to here is copied to its message: one piece is quicker to send than two."""
+"""Smaller bodies are joined to their message, as one piece is quicker to send."""
 _READ_BYTES = 64 * 1024
 _LARGE_READ_BYTES = 1 << 20
 _LENGTHS = struct.Struct("<II")
@@ -124,11 +120,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BrokenFrame(Exception):
-    """What came is no frame: somebody else writes to the socket too."""
+    """The input is no frame: other code writes to the socket too."""
 
 
 def frame(message: msgspec.Struct, body: bytes = b"") -> list[bytes]:
-    """What to send, in one piece or two. Raises UnicodeEncodeError for text that is none."""
+    """Raises UnicodeEncodeError for lone surrogates."""
     encoded = _encode(message)
     lengths = _LENGTHS.pack(len(encoded), len(body))
     if len(body) <= JOINED_BYTES:
@@ -137,23 +133,20 @@ def frame(message: msgspec.Struct, body: bytes = b"") -> list[bytes]:
 
 
 class FrameReader(Generic[T]):
-    """The messages that come from a socket, which may block or not."""
+    """Reads blocking and non-blocking sockets."""
 
     def __init__(self, source: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._source = source
         self._decode = decoder.decode
-        self._begun = b""  # a frame that is not whole yet, unless it is a long one:
+        self._begun = b""  # incomplete short frame; for long ones:
         self._message: T | None = None
         self._pieces: list[bytes] = []
         self._missing = 0
 
     def receive(self) -> list[tuple[T, bytes]]:
-        """What one reading brings, with bodies; may be nothing yet.
+        """Reads once; returns complete messages and bodies.
 
-        Raises:
-            EOFError: the other end is closed.
-            BlockingIOError: there is nothing, and the socket does not block.
-            BrokenFrame
+        Raises EOFError at the end, BlockingIOError if no data is ready, and BrokenFrame.
         """
         if self._message is not None:
             return self._receive_long(self._message)

@@ -1,4 +1,4 @@
-"""The worker processes of one Python environment: started, given models, started again."""
+"""Starts and restarts an environment's workers and loads models into them."""
 
 import asyncio
 import logging
@@ -19,34 +19,30 @@ __all__ = ["Hosted", "WorkerPool"]
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
 STEADY_SECONDS = 10.0
-"""What has lived for so long is started again with the first delay."""
+"""A process that lived this long restarts with the shortest delay."""
 MOST_DEATHS = 5
-"""In a row, with no call answered between them: then the pool is stuck."""
+"""Deaths in a row, without an answer, until the pool is stuck."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class Hosted:
-    """A model in the pool's workers."""
+    """A model in the workers."""
 
     number: int
     folder: str
     caller: WorkerDispatcher
     on_lost: Callable[[], None] | None
-    """Called when no worker has it any more; without it, the next that starts loads it again."""
+    """Called when no worker has the model; if None, new workers load it again."""
     whole: bool = False
-    """It was loaded everywhere: from then on, whatever starts loads it too."""
+    """Loaded by all workers, so new ones load it too."""
     given_up: bool = False
-    """Nobody wants it any more, however its loading ends."""
+    """Unwanted, however its load ends."""
 
 
 class WorkerPool:
-    """`environment.workers` processes, each with every model of the pool.
-
-    Args:
-        python: the interpreter of the workers.
-    """
+    """Runs `environment.workers` processes, each with every model of the pool."""
 
     def __init__(self, environment: Environment, python: str, clock: Clock = SYSTEM) -> None:
         self._environment = environment
@@ -62,7 +58,6 @@ class WorkerPool:
 
     @property
     def stuck(self) -> bool:
-        """Its workers die again and again."""
         if self._deaths < MOST_DEATHS:
             return False
         steady_since = self._clock.monotonic() - STEADY_SECONDS
@@ -75,7 +70,7 @@ class WorkerPool:
     async def load(
         self, folder: str, caller: WorkerDispatcher, on_lost: Callable[[], None] | None
     ) -> Hosted:
-        """Raises what `Worker.load` raises; Unavailable if no process can be started."""
+        """Raises what `Worker.load` raises; Unavailable if no process starts."""
         self._numbers += 1
         model = self._models[self._numbers] = Hosted(self._numbers, folder, caller, on_lost)
         loads = [self._load_at(at, model) for at in range(len(self._places))]
@@ -90,13 +85,13 @@ class WorkerPool:
         return model
 
     async def unload(self, model: Hosted) -> None:
-        """When it is drained: return when no worker has it any more."""
+        """Requires a drained model; returns when no worker has it."""
         self._models.pop(model.number, None)
         unloads = [self._unload(worker, model) for worker in self._running()]
         await asyncio.gather(*unloads, return_exceptions=True)
 
     def give_up(self, folder: str) -> None:
-        """End the workers that do not come back from loading it, with all the models they hold."""
+        """Ends the workers that hang in loading, with all their models."""
         for model in [one for one in self._models.values() if one.folder == folder]:
             model.given_up = True
             for worker in self._running():
@@ -104,7 +99,6 @@ class WorkerPool:
                     worker.end("was ended: a model was not loaded in time")
 
     async def close(self) -> None:
-        """End the processes, at once."""
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
@@ -126,13 +120,13 @@ class WorkerPool:
         except WorkerDied:
             if model.given_up or not worker.had_more_to_do:
                 raise
-            # Another model's code may well have ended it.
+            # Another model's code may have ended the worker.
             await self._load(await self._running_at(at), model)
 
     async def _running_at(self, at: int) -> Worker:
         while (worker := await asyncio.shield(self._places[at])).has_ended:
             await asyncio.shield(worker.ended)
-            await asyncio.sleep(0)  # whoever keeps it running makes place for the next
+            await asyncio.sleep(0)  # _keep_running replaces it
         return worker
 
     async def _load(self, worker: Worker, model: Hosted) -> None:
@@ -143,8 +137,8 @@ class WorkerPool:
         lane = WorkerQueue(model.number, worker, timeout, model.caller)
         worker.lanes[model.number] = lane
         model.caller.add(lane)
-        worker.proved |= model.on_lost is not None  # one of many: it is not what makes it die
-        if model.number not in self._models:  # unloaded in the meantime
+        worker.proved |= model.on_lost is not None  # one of many models, so not at fault
+        if model.number not in self._models:  # unloaded meanwhile
             await self._unload(worker, model)
 
     async def _unload(self, worker: Worker, model: Hosted) -> None:
@@ -166,7 +160,7 @@ class WorkerPool:
             delay = min(delay * 2, LONGEST_DELAY_SECONDS)
 
     async def _run_once(self, at: int) -> str:
-        """Until the process has ended; how it did."""
+        """Returns how the process ended."""
         try:
             worker = self._start()
         except OSError as problem:
@@ -193,17 +187,16 @@ class WorkerPool:
     def _refuse_waiting(self, at: int, problem: OSError) -> None:
         place = self._places[at]
         place.set_exception(Unavailable(f"No worker process can be started: {problem}"))
-        place.exception()  # nobody need be waiting
+        place.exception()  # in case nothing awaits it
         self._places[at] = self._awaited()
 
     async def _load_again(self, worker: Worker, models: list[Hosted]) -> None:
-        """What the one before had."""
         for model in models:
             try:
                 await self._load(worker, model)
             except (SagehenError, MemoryError) as problem:
                 log.warning("A model could not be loaded again.\n%s", problem)
-                if model.on_lost is None:  # it is all that the worker is for
+                if model.on_lost is None:  # the worker's only model
                     worker.kill()
 
     def _lose(self, worker: Worker, how: str) -> None:

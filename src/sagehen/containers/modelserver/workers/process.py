@@ -1,4 +1,4 @@
-"""One worker process, from its start to its end, and the models in it."""
+"""One worker process and its models."""
 
 import asyncio
 import contextlib
@@ -29,36 +29,29 @@ from sagehen.containers.modelserver.workers.worker_queue import WorkerQueue
 __all__ = ["Worker", "WorkerDied"]
 
 ABORT_SECONDS = 1.0
-"""From SIGABRT, at which a worker writes to the log where it is, to SIGKILL."""
+"""From SIGABRT, which logs the stack, to SIGKILL."""
 
 
 class WorkerDied(SagehenError):
-    """The process ended before it had done what was asked."""
+    """The process ended before it completed a request."""
 
 
 class Worker:
     """Runs `python -m sagehen.containers.modelserver.worker`.
 
-    To be made on the main thread: the kernel ends
-    the process with the thread that started it.
-
-    Args:
-        python: the interpreter, which decides what can be imported.
-        variables: its whole environment.
-        mark: unique; by it what the process leaves behind is found.
-        since: the monotonic time now.
-
-    Raises OSError if it cannot be started.
+    Create it on the main thread: the kernel ends the process with the thread that started it.
+    `variables` is its whole environment; the unique `mark` finds processes it leaves behind;
+    `since` is the monotonic time. Raises OSError.
     """
 
     def __init__(self, python: str, variables: Mapping[str, str], mark: str, since: float) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
-        """How it ended, as what follows "The process": set when nothing is left of it."""
+        """How the process ended, to follow "The process"; set once its descendants are gone too."""
         self.had_more_to_do = False
-        """When it ended, it was at more than one thing: whose fault that was cannot be said."""
+        """Several calls or loads were active at its end: the culprit is unknown."""
         self.proved = False
-        """It has answered a call."""
+        """The worker has answered a call."""
         self.lanes: dict[int, WorkerQueue] = {}
         self.since = since
         self._mark = mark
@@ -83,28 +76,28 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """It does nothing more, though what it has left behind may not be cleared away yet."""
+        """Whether the process died; its descendants may still run."""
         return self._how is not None
 
     def is_asked_of(self, model: int) -> bool:
-        """It has not come back from loading or unloading that one."""
+        """Whether a load or unload is pending."""
         return model in self._asked
 
     def send(self, message: ToWorker, body: bytes = b"") -> None:
         self._channel.send(message, body)
 
     async def load(self, model: int, folder: str) -> None:
-        """Raises WorkerDied, or MemoryError, RaisedElsewhere or a SagehenError of the code."""
+        """Raises WorkerDied, or the code's MemoryError, RaisedElsewhere or SagehenError."""
         said = await self._ask(Load(model, folder))
         if isinstance(said, FailedMessage):
             raise _problem(said)
 
     async def unload(self, model: int) -> None:
-        """When it is drained. Raises WorkerDied."""
+        """Unloads a drained model. Raises WorkerDied."""
         await self._ask(Unload(model))
 
     def end(self, why: str) -> None:
-        """Have it say where it is, and end it. `why` stands in the place of its exit status."""
+        """Logs the process's stack, then ends it. `why` replaces its exit status."""
         if self._ending is None and not self.has_ended:
             self._ending = why
             self._signal(signal.SIGABRT)

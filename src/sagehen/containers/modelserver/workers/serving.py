@@ -1,7 +1,4 @@
-"""One model inside a worker: loaded, called and unloaded as the messages say, in their order.
-
-What a worker is told to do, in order: from the socket, or by way of its reading thread.
-"""
+"""Serves one model inside a worker, as messages arrive."""
 
 import logging
 import os
@@ -57,11 +54,11 @@ Order = tuple[ToWorker, bytes]
 
 class Inbox(Protocol):
     def take(self, wait: bool = True) -> Order | None:
-        """The next message and its body; None if there is none yet and it is not waited for."""
+        """Returns None if nothing has arrived and `wait` is false."""
 
 
 class SocketInbox:
-    """Reads where the messages are needed. When the server is gone, so is the process."""
+    """Reads in the serving thread; exits when the server is gone."""
 
     def __init__(self, source: socket.socket) -> None:
         self._reader: FrameReader[ToWorker] = FrameReader(source, msgspec.msgpack.Decoder(ToWorker))
@@ -81,7 +78,7 @@ class SocketInbox:
 
 
 class QueueInbox:
-    """Filled by another thread."""
+    """An inbox that another thread fills."""
 
     def __init__(self) -> None:
         self._ready: queue.SimpleQueue[Order] = queue.SimpleQueue()
@@ -95,14 +92,14 @@ class QueueInbox:
 
 
 class Outlet:
-    """The worker's way back; several threads may use it."""
+    """Sends to the server; thread-safe."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._lock = threading.Lock()
 
     def send(self, message: FromWorker, body: bytes = b"") -> None:
-        """Raises UnicodeEncodeError, having sent nothing, for text that is none."""
+        """Raises UnicodeEncodeError for lone surrogates, before sending."""
         pieces = frame(message, body)
         with self._lock:
             for piece in pieces:
@@ -110,7 +107,7 @@ class Outlet:
 
 
 class Serving:
-    """One model, from the order to load it on."""
+    """Serves one model from its Load on."""
 
     def __init__(self, adapter: Adapter, inbox: Inbox, outlet: Outlet) -> None:
         self._adapter = adapter
@@ -120,7 +117,7 @@ class Serving:
         self._ahead = 0
 
     def run(self, load: Load) -> None:
-        """Return when it is unloaded, or did not load."""
+        """Returns when the model is unloaded or did not load."""
         try:
             model = self._adapter.load(Path(load.folder))
             assert not isinstance(model, BatchModel)
@@ -135,27 +132,26 @@ class Serving:
         self._outlet.send(Unloaded(load.model))
 
     def _serve(self, model: CallModel) -> None:
-        """Until it is to be unloaded."""
         while True:
             order = self._later.popleft() if self._later else self._inbox.take()
             assert order is not None
             message, body = order
             if type(message) is CallMessage:
                 self._answer(model, message, body)
-            elif not isinstance(message, Taken | Abandon):  # of a stream that is over
+            elif not isinstance(message, Taken | Abandon):  # stream already over
                 return
 
     def _answer(self, model: CallModel, call: CallMessage, body: bytes) -> None:
         start = time.perf_counter()
         try:
             answer = model.call(ModelRequest("POST", "/invocations", call.headers, body, _unheard))
-        except BaseException as problem:  # the user's code may even call sys.exit()
+        except BaseException as problem:  # perhaps sys.exit()
             answer = failure(problem)
         seconds = time.perf_counter() - start
         try:
             self._send(call.model, answer, seconds)
         except (ValueError, TypeError) as problem:
-            # The user's code set a status or a header that is none.
+            # Invalid status or header from user code.
             answer = failure(problem)
             self._send(call.model, answer, seconds)
         if answer.rest is not None:
@@ -170,24 +166,22 @@ class Serving:
         )
 
     def _make_pieces(self, call: CallMessage, rest: Generator[bytes], ahead: int) -> None:
-        """Make pieces until the last, or until nobody wants them any more."""
         self._ahead = ahead
         whole = False
         try:
             with closing(rest):
                 whole = self._is_wanted(call) and all(self._put(call, piece) for piece in rest)
-        except BaseException:  # the user's code may even call sys.exit()
+        except BaseException:  # perhaps sys.exit()
             log.exception("The model's code raised in the middle of its answer, which is cut off.")
         self._outlet.send(Over(call.model, whole))
 
     def _put(self, call: CallMessage, piece: bytes) -> bool:
-        """Whether more is wanted."""
         self._outlet.send(Piece(call.model), piece)
         self._ahead += len(piece)
         return self._is_wanted(call)
 
     def _is_wanted(self, call: CallMessage) -> bool:
-        """Whether more is, when there is room for it."""
+        """Waits for room to send; returns whether to send more."""
         while (order := self._inbox.take(wait=self._ahead >= AHEAD_BYTES)) is not None:
             message = order[0]
             if isinstance(message, Taken | Abandon):
@@ -215,9 +209,9 @@ def _failed(model: int, problem: BaseException) -> FailedMessage:
 
 
 def _text(text: str) -> str:
-    """Without what UTF-8 cannot say."""
+    """Replaces lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 
 def _unheard(request: ModelRequest) -> None:
-    """The answer goes back as a message."""
+    """Answers go back as messages."""

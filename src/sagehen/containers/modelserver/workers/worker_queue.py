@@ -1,6 +1,6 @@
-"""One model in one worker, as the server sees it: what it was sent, in order, and how long ago.
+"""One model's calls in one worker, with timeouts and sticky sessions.
 
-Which worker holds a sticky session: what the user's code remembers of it is in one process.
+Session state is in one process, which gets all its requests.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 SESSION = b"x-amzn-sagemaker-session-id"
 MOST_SESSIONS = 10_000
-"""Then those that were used longest ago are forgotten."""
+"""The least recently used are forgotten."""
 
 _NEW = b"NEW_SESSION"
 _BEGUN, _CLOSED = SESSION.decode(), "x-amzn-sagemaker-closed-session-id"
@@ -37,7 +37,7 @@ class Affinity(Generic[T]):
         self._holders: OrderedDict[str, T] = OrderedDict()
 
     def holder(self, asked: Mapping[bytes, bytes]) -> T | None:
-        """Where the request with these headers has to go, if that matters."""
+        """Returns the session's worker, if any."""
         if (session := asked.get(SESSION)) is None or session == _NEW:
             return None
         name = session.decode("latin-1")
@@ -47,7 +47,7 @@ class Affinity(Generic[T]):
         return holder
 
     def learn(self, holder: T, answered: Iterable[tuple[str, str]]) -> None:
-        """From the headers of an answer, which begin a session or end one."""
+        """Reads from an answer's headers that a session began or ended."""
         for header, value in answered:
             name = value.partition(";")[0].strip()
             if header.lower() == _BEGUN:
@@ -58,36 +58,27 @@ class Affinity(Generic[T]):
                 self._holders.pop(name, None)
 
     def forget(self, holder: T) -> None:
-        """It is gone, and what it remembered with it."""
         for name in [name for name, each in self._holders.items() if each is holder]:
             del self._holders[name]
 
 
 class _Worker(Protocol):
-    def send(self, message: ToWorker, body: bytes = b"") -> None:
-        """Have it sent, soon."""
+    def send(self, message: ToWorker, body: bytes = b"") -> None: ...
 
-    def end(self, why: str) -> None:
-        """Make the process end."""
+    def end(self, why: str) -> None: ...
 
 
 class _Caller(Protocol):
-    def answered(self, seconds: float) -> None:
-        """A call is over that took so long."""
+    def answered(self, seconds: float) -> None: ...
 
-    def learn_session(self, lane: "WorkerQueue", headers: tuple[tuple[str, str], ...]) -> None:
-        """A request of a session was answered with these headers."""
+    def learn_session(self, lane: "WorkerQueue", headers: tuple[tuple[str, str], ...]) -> None: ...
 
 
 class WorkerQueue:
-    """At most the first of `calls` is worked on.
+    """One worker's calls for one model; only the first can be in progress.
 
-    A call that has not been answered `timeout_seconds` after it was begun is answered with an
-    error, and its worker ended. An answer in pieces has that time for its first piece, and again
-    to stop when nobody wants the others.
-
-    Args:
-        caller: told of what concerns more than this model in this worker.
+    A call over `timeout_seconds` is answered with an error, and its worker ended. A streamed answer
+    has that time for its first piece, and again to stop when abandoned.
     """
 
     def __init__(
@@ -103,8 +94,8 @@ class WorkerQueue:
         self._timeout_seconds = timeout_seconds
         self._caller = caller
         self._loop = asyncio.get_running_loop()
-        self._first = 0  # the number of the first of `calls`
-        self._since: float | None = None  # when that had to get on, if it has to
+        self._first = 0  # number of calls[0]
+        self._since: float | None = None  # start of the timeout
         self._timer: asyncio.TimerHandle | None = None
         self._stream: AnswerStream | None = None
         self._seconds = 0.0
@@ -125,7 +116,7 @@ class WorkerQueue:
         if not said.more:
             self._over(request, answer, said.seconds)
             return
-        # How long the other pieces take is for the caller to bear.
+        # The client sets the pace of further pieces.
         self._since = None
         self._seconds = said.seconds
         number = self._first
@@ -147,11 +138,11 @@ class WorkerQueue:
             self._over(self.calls[0], None, self._seconds)
 
     def stop(self) -> None:
-        """The worker has ended just now: what is sent from here on was not begun by anybody."""
+        """The worker died: later requests cannot have begun."""
         self._ended_idle = not self.calls
 
     def lost(self, how: str) -> list[ModelRequest]:
-        """The worker has ended: what it has not begun."""
+        """Returns requests that have not begun."""
         self.close()
         if self._stream is not None:
             self._stream.end(whole=False)
@@ -180,13 +171,12 @@ class WorkerQueue:
         self._watch()
 
     def _watch(self) -> None:
-        """The first call has to get on from now on."""
         self._since = self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout_seconds, self._check)
 
     def _check(self) -> None:
-        # One timer for many calls: most are over long before.
+        # One timer for many calls, as most end sooner.
         self._timer = None
         if self._since is None:
             return

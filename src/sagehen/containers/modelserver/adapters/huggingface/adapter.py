@@ -1,4 +1,4 @@
-"""Hugging Face models: a pipeline of transformers, or the user's script as SageMaker has it."""
+"""Serves Hugging Face models with transformers or the user's script."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def adapter(environment: Environment) -> "HuggingFaceAdapter":
     require("torch", "PyTorch", "huggingface")
     require("transformers", "transformers", "huggingface")
     if environment.multi_model:
-        _import_pipelines()  # now, or the first model to be loaded would wait for it
+        _import_pipelines()  # else the first load would wait
     return HuggingFaceAdapter(environment)
 
 
@@ -52,7 +52,7 @@ class HuggingFaceAdapter:
         return PipelineModel(pipeline, environment.default_accept)
 
     def needs_worker(self, model_dir: Path) -> bool:
-        """A script, and a pipeline that may go on for long. Raises SagehenError."""
+        """Returns True for scripts and slow pipelines. Raises SagehenError."""
         if find_script(model_dir, self._environment) is not None:
             return True
         return not self._is_of_texts(model_dir)
@@ -77,12 +77,11 @@ def _predict(data: Any, model: Any) -> Any:
 
 
 def _failed(problem: Exception) -> ModelAnswer:
-    """Of a script as of a pipeline, whatever status the exception may have of its own."""
     return PredictionError(problem).answer
 
 
 def _import_pipelines() -> Any:
-    """Late: transformers takes seconds to import, and a script may do without."""
+    """Imports late: transformers takes seconds, and a script may not need it."""
     from sagehen.containers.modelserver.adapters.huggingface import (
         pipelines as huggingface_pipelines,
     )

@@ -1,4 +1,4 @@
-"""The Hugging Face container's forms: what its pipelines are given, and their answers as a body."""
+"""Codecs of SageMaker's Hugging Face container."""
 
 import base64
 import csv
@@ -24,7 +24,7 @@ IMAGES = ("jpeg", "png", "tiff", "bmp", "gif", "webp", "x-image")
 AUDIO = ("x-flac", "mpeg", "wave", "ogg", "x-audio")
 CSV_COLUMNS = ("question", "context", "inputs")
 HOW_NOT_WHAT = ("batch_size", "num_workers")
-"""Parameters of a pipeline's call that change no answer; the server sees to them itself."""
+"""Parameters that change no answer; the server sets them itself."""
 
 
 class PipelineInputs(NamedTuple):
@@ -35,10 +35,7 @@ class PipelineInputs(NamedTuple):
 
 
 def asked(data: Any) -> PipelineInputs:
-    """`inputs` and `parameters`; all that there is, if there are no `inputs`.
-
-    Raises ValueError.
-    """
+    """Without `inputs`, all the data is the input. Raises ValueError."""
     if not isinstance(data, dict):
         return PipelineInputs(data, {})
     rest = dict(data)
@@ -50,9 +47,9 @@ def asked(data: Any) -> PipelineInputs:
 
 
 def decode(data: Any, content_type: str) -> Any:
-    """The body, as the toolkit's default `input_fn` has it: an object with `inputs`.
+    """Returns an object with `inputs`.
 
-    Raises UnsupportedFormat, or ValueError and the like if the data is not in its form.
+    Raises UnsupportedFormat, or ValueError and the like for malformed data.
     """
     kind = media_type(content_type or "")
     decoder = _DECODERS.get(kind)
@@ -114,9 +111,9 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def encode(prediction: Any, accept: str) -> tuple[bytes, str]:
-    """As the first of the accepted types that there is an encoder for.
+    """Uses the first accepted type that has an encoder.
 
-    Raises UnsupportedFormat, or ValueError and the like if it cannot be written so.
+    Raises UnsupportedFormat, or ValueError and the like.
     """
     for content_type in accept.replace(" ", "").split(","):
         kind = media_type(content_type)
@@ -132,12 +129,11 @@ def encode(prediction: Any, accept: str) -> tuple[bytes, str]:
 
 
 def _to_json(prediction: Any) -> bytes:
-    """Compact, and without NaN."""
     try:
         body = msgspec.json.encode(prediction, enc_hook=_plain)
-    except TypeError:  # keys that are no strings, and the like
+    except TypeError:  # such as non-string keys
         return _to_strict_json(prediction)
-    # The fast encoder writes null for NaN, which is to be refused.
+    # The fast encoder writes null for NaN, which must be rejected.
     return _to_strict_json(prediction) if b"null" in body else body
 
 

@@ -1,4 +1,4 @@
-"""Where a Hugging Face model's files are, and which task they are for."""
+"""Finds a Hugging Face model's files and its task."""
 
 import json
 from pathlib import Path
@@ -24,24 +24,24 @@ TASKS = {
     "GPT2LMHeadModel": "text-generation",
     "T5WithLMHeadModel": "text2text-generation",
 }
-"""Endings of architectures, and the task each is for, as the inference toolkit has them."""
+"""By the ending of the architecture's name."""
 
 TEXT_TASKS = ("feature-extraction", "text-classification", "token-classification")
-"""Each text has an answer of its own, soon, and by itself: nothing is drawn or generated."""
+"""Tasks that answer each text quickly and independently, without sampling."""
 _ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification"}
 
 _OPT_ML = "/opt/ml/"
 
 
 class HuggingFaceError(SagehenError):
-    """The model is not to be had, or what it is for is not known."""
+    """The model is not available, or its task is unknown."""
 
 
 def model_folder(model_dir: Path, environment: Environment) -> Path:
-    """The folder HF_MODEL_ID stands for, where that is set; else the model's own.
+    """Returns the folder of HF_MODEL_ID, else the model's own.
 
-    A name on the Hugging Face Hub is fetched, or taken from the cache where the Hub cannot be
-    reached. Raises HuggingFaceError.
+    Downloads from the Hugging Face Hub, or uses the cache if the Hub is unreachable. Raises
+    HuggingFaceError.
     """
     settings = environment.hugging_face
     named = settings.model_id
@@ -76,7 +76,7 @@ def _from_hub(settings: HuggingFaceSettings) -> Path:
 
 
 def find_task(folder: Path, settings: HuggingFaceSettings) -> str:
-    """HF_TASK, or what the model's architecture says. Raises HuggingFaceError."""
+    """Raises HuggingFaceError."""
     if settings.task:
         return settings.task
     architecture = _architecture(folder)
@@ -91,7 +91,6 @@ def find_task(folder: Path, settings: HuggingFaceSettings) -> str:
 
 
 def is_of_texts(task: str) -> bool:
-    """Whether the task is one whose texts can be answered together."""
     return _ALIASES.get(task, task) in TEXT_TASKS
 
 

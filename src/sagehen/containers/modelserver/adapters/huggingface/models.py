@@ -1,4 +1,4 @@
-"""Loaded Hugging Face models: of texts in batches, of everything else call by call."""
+"""Loaded Hugging Face models: texts are batched, other inputs are not."""
 
 import json
 import logging
@@ -22,13 +22,13 @@ from sagehen.containers.modelserver.serving.responses import error
 __all__ = ["PipelineModel", "PredictionError", "TextModel"]
 
 FORWARD_TEXTS = 32
-"""In one call of the model: beyond that a batch gains little, and waits for its longest text."""
+"""Texts per call: more gain little, and wait for the longest text."""
 
 log = logging.getLogger(__name__)
 
 
 class PredictionError(Refusal):
-    """Whatever goes wrong is 400 in the Hugging Face container, in the form of its server."""
+    """Answers 400 for any error, as in SageMaker's container."""
 
     def __init__(self, problem: Exception) -> None:
         super().__init__(400, str(problem) or type(problem).__name__)
@@ -50,8 +50,6 @@ def _errors() -> Iterator[None]:
 
 
 class _Codec:
-    """The body to a pipeline's arguments, and its answer to a body."""
-
     def __init__(self, default_accept: str) -> None:
         self._default_accept = default_accept or JSON
 
@@ -67,12 +65,12 @@ class _Codec:
 
 
 class PipelineModel:
-    """A pipeline that is called for one request at a time."""
+    """A pipeline that answers one request per call."""
 
     def __init__(self, pipeline: Any, default_accept: str) -> None:
         self._pipeline = pipeline
         self._codec = _Codec(default_accept)
-        self._turn = threading.Lock()  # a tokenizer cannot be used by two threads at once
+        self._turn = threading.Lock()  # tokenizers are not thread-safe
 
     def call(self, request: ModelRequest) -> ModelAnswer:
         arguments = self._codec.arguments(request.body, request.header(b"content-type"))
@@ -86,17 +84,17 @@ class PipelineModel:
 
 @dataclass(slots=True)
 class _Texts:
-    """One request. `texts` is None where its inputs are no plain texts."""
+    """`texts` is None for inputs that are not plain texts."""
 
     count: int
     asked: PipelineInputs
     texts: list[str] | None
     key: str
-    """The same for requests with the same parameters."""
+    """Equal for equal parameters."""
 
 
 class TextModel:
-    """A pipeline that takes the texts of many requests in one call, if `together`."""
+    """A pipeline that batches texts if `together`."""
 
     def __init__(self, pipeline: Any, default_accept: str, together: bool) -> None:
         self._pipeline = pipeline
@@ -122,9 +120,8 @@ class TextModel:
             ]
 
     def _together(self, members: list[_Texts]) -> list[Any]:
-        """An answer for each member; they have the same parameters."""
         texts = [text for member in members for text in member.texts or ()]
-        # Texts of like length go together: the shorter are padded to the longest.
+        # Shorter texts are padded to the longest of a call.
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
         found: list[Any] = [None] * len(texts)
         answers = self._pipeline(
@@ -138,7 +135,7 @@ class TextModel:
         ]
 
     def _shaped(self, member: _Texts, answers: list[Any]) -> Any:
-        """As the pipeline answers these inputs alone."""
+        """Shapes answers as for these inputs alone."""
         if isinstance(member.asked.inputs, list):
             return answers
         classifies = self._pipeline.task == "text-classification"

@@ -1,4 +1,4 @@
-"""The pipelines of transformers: made for a task, and which of them take texts together."""
+"""Makes transformers pipelines and tells which can batch texts."""
 
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ __all__ = ["FeatureExtraction", "make_pipeline", "takes_texts_together"]
 
 
 class FeatureExtraction(FeatureExtractionPipeline):  # type: ignore[misc]
-    """Without features of the padding that a text gets in a batch, so that an answer is always
-    the same."""
+    """Drops the features of padding, so that batching does not change answers."""
 
     def preprocess(self, inputs: Any, **tokenize_kwargs: Any) -> Any:
         encoded = super().preprocess(inputs, **tokenize_kwargs)
@@ -34,10 +33,7 @@ class FeatureExtraction(FeatureExtractionPipeline):  # type: ignore[misc]
 
 
 def make_pipeline(task: str, folder: Path, trust_remote_code: bool) -> Any:
-    """The pipeline of the model in the folder.
-
-    Raises HuggingFaceError if there is none for the task, and what transformers raises.
-    """
+    """Raises HuggingFaceError for an unknown task, and what transformers raises."""
     logging.disable_progress_bar()
     try:
         name = check_task(task)[0]
@@ -53,7 +49,7 @@ def make_pipeline(task: str, folder: Path, trust_remote_code: bool) -> Any:
 
 
 def takes_texts_together(made: Any) -> bool:
-    """Whether texts can be padded to one length and still be answered as if each were alone."""
+    """Whether padding leaves the answers unchanged."""
     tokenizer = made.tokenizer
     return (
         tokenizer is not None

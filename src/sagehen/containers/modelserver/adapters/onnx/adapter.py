@@ -1,4 +1,4 @@
-"""ONNX models, from whatever made them, run by ONNX Runtime on the processor."""
+"""Serves ONNX models with ONNX Runtime on the CPU."""
 
 import csv
 import importlib.util
@@ -43,7 +43,7 @@ def adapter(environment: Environment) -> "OnnxAdapter":
 
 
 class OnnxAdapter(Scripted):
-    """Loads `model.onnx`, or the one *.onnx file that there is."""
+    """Loads `model.onnx` or the only *.onnx file."""
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)
@@ -60,14 +60,13 @@ class OnnxAdapter(Scripted):
 
 
 def _predict(data: Any, model: OnnxSession) -> Any:
-    """For scripts: of the model's only input an array, else arrays by name."""
     rows = tensors.by_column(data, model.inputs, tensors.LISTS, lone=True)
     outputs = list(model.run(rows.arrays, rows.count).values())
     return outputs[0] if len(outputs) == 1 else outputs
 
 
 class OnnxModel:
-    """One model, in batches."""
+    """Batches requests to an ONNX model."""
 
     def __init__(self, session: OnnxSession, environment: Environment) -> None:
         self._session: OnnxSession | None = session
@@ -87,7 +86,6 @@ class OnnxModel:
         raise codecs.UnsupportedFormat(kind)
 
     def _in_columns(self, cells: Any) -> NamedRows:
-        """One array for a model's only input, or cut into columns for its inputs in turn."""
         if len(self._inputs) == 1:
             return tensors.by_column(cells, self._inputs, tensors.LISTS, lone=True)
         widths = [tensor.shape[-1] if tensor.shape else None for tensor in self._inputs]
@@ -101,7 +99,6 @@ class OnnxModel:
         return tensors.by_column(columns, self._inputs, tensors.LISTS)
 
     def predict(self, batch: Sequence[NamedRows]) -> list[tuple[Outputs, str]]:
-        """Each member's outputs by name, and the form of its answer."""
         outputs = in_groups(batch, tensors.kind, self._together)
         return [(each, rows.form) for each, rows in zip(outputs, batch, strict=True)]
 
@@ -139,7 +136,7 @@ def _from_json(body: Any, inputs: Sequence[tensors.Tensor]) -> NamedRows:
 
 
 def _text_cells(body: bytes) -> Any:
-    """The cells as text in an array of two dimensions. Raises ValueError."""
+    """Returns a two-dimensional array of text. Raises ValueError."""
     import numpy
 
     lines = [line for line in csv.reader(io.StringIO(body.decode())) if line]
@@ -160,7 +157,6 @@ def _written(prediction: tuple[Outputs, str], kind: str) -> str | bytes:
 
 
 def _csv(outputs: Mapping[str, Any]) -> str:
-    """A line a row, of all outputs in turn: the label and the probabilities, for example."""
     text = io.StringIO()
     columns = [_cells(output) for output in outputs.values()]
     for parts in zip(*columns, strict=True):
@@ -169,7 +165,6 @@ def _csv(outputs: Mapping[str, Any]) -> str:
 
 
 def _cells(output: Any) -> list[list[Any]]:
-    """The cells of each row; of a map from class to probability, its values."""
     if isinstance(output, list):
         return [list(row.values()) if isinstance(row, dict) else [row] for row in output]
     rows: list[list[Any]] = output.reshape(output.shape[0] if output.ndim else 1, -1).tolist()

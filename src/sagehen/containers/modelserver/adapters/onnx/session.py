@@ -1,4 +1,4 @@
-"""A model in ONNX Runtime: what it takes, and how it is run whatever batch size it was made for."""
+"""Runs ONNX models, also with a fixed batch size."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,19 +21,18 @@ _TYPES = {
 
 
 class OnnxError(SagehenError):
-    """ONNX Runtime refused; `str()` is its reason."""
+    """ONNX Runtime reported an error."""
 
 
 class OnnxSession:
-    """One model, loaded."""
+    """A model in ONNX Runtime."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        """Raises what ONNX Runtime raises, and OnnxError for inputs that no request can have."""
+        """Raises what ONNX Runtime raises; OnnxError for inputs that requests cannot provide."""
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
-        # Each instance has a process of its own: more threads than it is given only take turns,
-        # and those that wait by spinning take a core from the others.
+        # More threads would take turns, and spinning ones take other instances' cores.
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -47,22 +46,22 @@ class OnnxSession:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether rows of several requests may be run in one call."""
+        """Whether one call may combine rows of several requests."""
         return all(tensor.shape for tensor in self.inputs)
 
     def _fixed_rows(self) -> int | None:
-        """How many rows a call must have; None if any number will do, or it is not known."""
+        """Returns None if the batch size is free or unknown."""
         fixed = {tensor.shape[0] if tensor.shape else None for tensor in self.inputs}
         return fixed.pop() if len(fixed) == 1 else None
 
     def run(self, arrays: Mapping[str, Any], count: int) -> dict[str, Any]:
-        """The outputs by name, of `count` rows. Raises OnnxError."""
+        """Raises OnnxError."""
         if self._fixed in (None, count):
             return self._run(arrays)
         return self._in_portions(arrays, count, self._fixed or 1)
 
     def _in_portions(self, arrays: Mapping[str, Any], count: int, size: int) -> dict[str, Any]:
-        """`size` rows at a time, the last ones filled up with copies of the last row."""
+        """Pads the last portion with copies of the last row."""
         import numpy
 
         portions: list[dict[str, Any]] = []
@@ -77,7 +76,7 @@ class OnnxSession:
     def _run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         try:
             found = self._session.run(None, arrays)
-        except Exception as problem:  # its own exceptions have no class in common
+        except Exception as problem:  # its exceptions share no base class
             if "bad_alloc" in str(problem) or "ailed to allocate memory" in str(problem):
                 raise MemoryError(str(problem)) from problem
             raise OnnxError(str(problem).replace("\n", " ").strip()) from problem
@@ -93,7 +92,7 @@ def _tensor(given: Any) -> Tensor:
             "code/inference.py that makes one"
         )
     sizes = tuple(size if isinstance(size, int) and size > 0 else None for size in given.shape)
-    # An unknown shape looks like that of a single number.
+    # Unknown shapes look like single numbers.
     return Tensor(given.name, numpy.dtype(_TYPES[given.type]), sizes or None)
 
 

@@ -1,7 +1,4 @@
-"""PyTorch models: by the user's script as SageMaker has it, or TorchScript without one.
-
-TorchScript models as the PyTorch container's own `model_fn` loads them.
-"""
+"""Serves PyTorch models: by the user's script, or TorchScript without one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,10 +35,7 @@ SUFFIXES = (".pt", ".pth")
 
 
 def load_torchscript(model_dir: str) -> Any:
-    """The module in `model.pt`, or else in the only `.pt` or `.pth` file.
-
-    Raises ModelFileError: there is not exactly one, or it is no TorchScript.
-    """
+    """Loads `model.pt`, else the only `.pt` or `.pth` file. Raises ModelFileError."""
     import torch
 
     path = _model_file(Path(model_dir))
@@ -80,9 +74,9 @@ def _is_state_dict(path: Path) -> bool:
     import torch
 
     try:
-        # Tensors alone, which no code of the file's is run for; mapped, not read.
+        # Loads only tensors and runs no code; maps the file.
         held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception:  # whatever torch makes of a file that is none of its own
+    except Exception:  # not a file of torch's
         return False
     return isinstance(held, dict) and any(isinstance(one, torch.Tensor) for one in held.values())
 
@@ -95,7 +89,7 @@ def adapter(environment: Environment) -> "TorchAdapter":
     """Raises Unavailable if PyTorch is not installed."""
     require("torch", "PyTorch", "torch")
     if environment.multi_model:
-        prepare(environment.threads)  # now, or the first model to be loaded would wait for it
+        prepare(environment.threads)  # else the first load would wait
     return TorchAdapter(environment)
 
 
@@ -118,7 +112,7 @@ class _Tensor:
 
 
 class TorchModel:
-    """A module that takes one tensor, in batches."""
+    """Batches requests to a module that takes one tensor."""
 
     def __init__(self, module: Any, environment: Environment) -> None:
         self._calls = TensorCalls(module)
@@ -132,7 +126,7 @@ class TorchModel:
         try:
             with inference():
                 return self._calls.each([each.values for each in batch])
-        except (RuntimeError, script_error()) as problem:  # a shape or a type it cannot take
+        except (RuntimeError, script_error()) as problem:  # unsuitable shape or type
             raise refused(_last_line(problem)) from problem
 
     def encode(self, prediction: Any, accept: str) -> ModelAnswer:
@@ -142,7 +136,7 @@ class TorchModel:
             body, content_type = encode_tensor(prediction, accept)
         except codecs.UnsupportedFormat as problem:
             raise Refusal(406, str(problem)) from problem
-        except ValueError as problem:  # a shape that the form has no way to write
+        except ValueError as problem:  # the format cannot express the shape
             raise Refusal(
                 406,
                 f"The prediction cannot be written as {accept}: {problem}. "
@@ -155,9 +149,9 @@ class TorchModel:
 
 
 def decode_tensor(data: Any, content_type: str) -> Any:
-    """The body as a tensor on the device; text forms in single precision.
+    """Converts text to single precision, on the device.
 
-    Raises UnsupportedFormat, or ValueError and the like if the data is not in its form.
+    Raises UnsupportedFormat, or ValueError and the like for malformed data.
     """
     import torch
 
@@ -173,7 +167,6 @@ def decode_tensor(data: Any, content_type: str) -> Any:
 
 
 def predict(data: Any, model: Any) -> Any:
-    """What stands for a script's `predict_fn`."""
     if hasattr(model, "eval"):
         model.to(device()).eval()
     with inference():
@@ -185,7 +178,6 @@ def encode_tensor(prediction: Any, accept: str) -> tuple[str | bytes, str]:
 
 
 def _plain(prediction: Any) -> Any:
-    """Tensors as lists of numbers, wherever they are."""
     if isinstance(prediction, dict):
         return {name: _plain(member) for name, member in prediction.items()}
     if isinstance(prediction, tuple | list):
@@ -194,7 +186,7 @@ def _plain(prediction: Any) -> Any:
 
 
 def _last_line(problem: Exception) -> str:
-    """TorchScript's messages end with the reason, after its own traceback."""
+    """The reason follows TorchScript's own traceback."""
     return str(problem).strip().rpartition("\n")[2]
 
 

@@ -1,4 +1,4 @@
-"""What the adapters on PyTorch share: that it is there, how many threads it uses, and where."""
+"""Imports and configures PyTorch for the adapters that use it."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ from sagehen.base.extras import missing_library
 __all__ = ["device", "inference", "prepare", "require", "script_error"]
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
-"""In messages of the GPU and of the CPU, whatever the class of the exception."""
+"""Texts in GPU and CPU errors, whose classes vary."""
 
 
 def require(package: str, name: str, extra: str) -> None:
-    """Raises Unavailable if the package is not installed, without importing it."""
+    """Raises Unavailable; does not import the package."""
     if importlib.util.find_spec(package) is None:
         raise missing_library(name, extra)
 
 
 def prepare(threads: int) -> Any:
-    """PyTorch, which takes seconds to import, with so many threads for one call."""
+    """Imports PyTorch, which takes seconds."""
     import torch
 
     torch.set_num_threads(threads)
@@ -28,7 +28,6 @@ def prepare(threads: int) -> Any:
 
 
 def device() -> Any:
-    """The GPU if there is one."""
     import torch
 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -36,7 +35,7 @@ def device() -> Any:
 
 @contextmanager
 def inference() -> Iterator[None]:
-    """For predictions. Raises MemoryError when the GPU's memory or the machine's is used up."""
+    """Raises MemoryError when the GPU or the machine is out of memory."""
     import torch
 
     try:
@@ -49,7 +48,7 @@ def inference() -> Iterator[None]:
 
 
 def script_error() -> type[Exception]:
-    """What TorchScript raises for a module's own exceptions."""
+    """Returns TorchScript's class for exceptions of modules."""
     import torch
 
     error: type[Exception] = torch.jit.Error

@@ -1,8 +1,7 @@
-"""Tensors of several requests through one call of a model, where that gives the same answers.
+"""Combines tensors of several requests in one call of a model where that is safe.
 
-A model is free to mean something by the first dimension: one that takes it for time, or that
-normalizes over it, would mix one caller's rows with another's. So the first time that requests
-meet, two of them are predicted together and apart, and only a model that says the same is trusted.
+A model may treat the first dimension as time or normalize over it. So the first two requests are
+predicted together and apart; batching requires equal results.
 """
 
 import logging
@@ -12,24 +11,24 @@ from typing import Any
 __all__ = ["TensorCalls", "rows_of"]
 
 _RELATIVE, _ABSOLUTE = 1e-3, 1e-4
-"""Sums come out a little different in a larger batch."""
+"""Larger batches change rounding slightly."""
 
 log = logging.getLogger(__name__)
 
 Group = tuple[Any, ...]
-"""What tensors have in common that can go together: their type, and the shape of one row."""
+"""Type and row shape, equal for tensors that can be combined."""
 
 
 class TensorCalls:
-    """Calls of one model."""
+    """Calls a model, with combined tensors where safe."""
 
     def __init__(self, model: Callable[[Any], Any]) -> None:
         self._model = model
         self._trusted: dict[bool, bool] = {}
-        """Whether what comes together keeps apart, of tables and of single rows."""
+        """Whether combining is safe, for tables and for single rows."""
 
     def each(self, inputs: Sequence[Any]) -> list[Any]:
-        """The model's output for each input. Raises what the model raises."""
+        """Raises what the model raises."""
         outputs: list[Any] = [None] * len(inputs)
         for places in _grouped(inputs):
             found = self._together([inputs[at] for at in places])
@@ -54,7 +53,7 @@ class TensorCalls:
         apart = [self._model(values) for values in pair]
         try:
             together = self._joined(pair, single)
-        except Exception:  # whatever the model makes of a shape that it does not take
+        except Exception:  # unsupported shape
             return False
         return all(map(_alike, apart, together))
 
@@ -68,12 +67,10 @@ class TensorCalls:
 
 
 def rows_of(values: Any) -> int:
-    """How many rows a tensor stands for."""
     return int(values.shape[0]) if values.ndim > 1 else 1
 
 
 def _grouped(inputs: Sequence[Any]) -> list[list[int]]:
-    """Places of inputs that can go together."""
     groups: dict[Group, list[int]] = {}
     for at, values in enumerate(inputs):
         shape = values.shape[1:] if values.ndim > 1 else values.shape
@@ -82,7 +79,7 @@ def _grouped(inputs: Sequence[Any]) -> list[list[int]]:
 
 
 def _two_unlike(inputs: list[Any]) -> list[Any]:
-    """Equal rows would hide that one takes part in the answer of another."""
+    """Picks different rows: equal ones would hide mixing."""
     import torch
 
     first = inputs[0]
@@ -91,7 +88,7 @@ def _two_unlike(inputs: list[Any]) -> list[Any]:
 
 
 def _split(output: Any, counts: list[int]) -> list[Any]:
-    """The output's parts by rows. Raises ValueError if it has no row for each."""
+    """Raises ValueError if the output lacks one row per input row."""
     if isinstance(output, tuple | list):
         parts = zip(*(_split(member, counts) for member in output), strict=True)
         return _complete([type(output)(part) for part in parts], counts)

@@ -1,7 +1,7 @@
-"""The modules of one model's code folder, kept apart from those of other models.
+"""Isolates each model's code folder: two models may both have an `inference.py`.
 
-Two models may each bring an `inference.py` and a `helper.py`. While code of one of them is being
-imported, its folder is what those names mean; afterwards its modules are known only to itself.
+While code of one model is imported, module names refer to its folder; afterwards only that model
+sees its modules.
 """
 
 import builtins
@@ -20,18 +20,18 @@ from typing import Any
 __all__ = ["CodeSpace", "import_shared"]
 
 _importing = threading.RLock()
-"""Held while `sys.modules` has one model's modules in it."""
+"""Held while `sys.modules` contains one model's modules."""
 
 
 def import_shared(folder: Path, name: str) -> ModuleType:
-    """Import from a folder that is put on `sys.path` for good: for a container with one model."""
+    """Extends `sys.path` permanently, for containers with one model."""
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     return importlib.import_module(name)
 
 
 class CodeSpace:
-    """One model's code folder."""
+    """The isolated modules of one code folder."""
 
     def __init__(self, folder: Path) -> None:
         self._names = frozenset(_module_names(folder))
@@ -40,13 +40,12 @@ class CodeSpace:
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
 
     def load(self, name: str) -> ModuleType:
-        """Import a module of the folder."""
         with self.active():
             return importlib.import_module(name)
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Make the folder's modules importable by their names, for this model only."""
+        """Makes the folder's modules importable, for this model only."""
         with _importing:
             hidden = self._take_out()
             sys.modules.update(self._modules)
@@ -59,7 +58,6 @@ class CodeSpace:
                 sys.modules.update(hidden)
 
     def _take_out(self) -> dict[str, ModuleType]:
-        """Remove and return what goes by the names of the folder's modules."""
         names = [name for name in tuple(sys.modules) if self._is_own(name)]
         return {name: sys.modules.pop(name) for name in names}
 
@@ -74,7 +72,7 @@ class CodeSpace:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """What `import` means inside the folder's modules, also when they are long loaded."""
+        """Replaces `import` inside the folder's modules."""
         if level == 0 and not self._is_own(name):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         known = self._known("." * level + name, globals or {}, fromlist or ())
@@ -86,8 +84,7 @@ class CodeSpace:
     def _known(
         self, name: str, globals: Mapping[str, object], fromlist: Sequence[str]
     ) -> ModuleType | None:
-        """What the import gives, if nothing is to be loaded for it: another model may be, for long,
-        and a call must not wait for that."""
+        """Avoids the lock: calls must not wait for other models' imports."""
         package = globals.get("__package__")
         if name.startswith("."):
             if not package or not isinstance(package, str):
@@ -106,8 +103,6 @@ def _module_names(folder: Path) -> Iterator[str]:
 
 
 class _Finder:
-    """Finds modules in one folder before anywhere else."""
-
     def __init__(self, folder: Path, space: CodeSpace) -> None:
         self._space = space
         self._files = self._finder(str(folder))
@@ -117,10 +112,10 @@ class _Finder:
     ) -> ModuleSpec | None:
         if path is None:
             spec = self._files.find_spec(fullname)
-            # A bare directory is no module here: it would hide installed packages.
+            # A folder without code would hide installed packages.
             return spec if spec is not None and spec.loader is not None else None
         if not self._space._is_own(fullname):
-            return None  # an installed package's part: run so, it would be this model's for good
+            return None  # part of an installed package
         for folder in path:
             spec = self._finder(folder).find_spec(fullname)
             if spec is not None:
@@ -136,7 +131,7 @@ class _Finder:
 
 
 class _Loader(SourceFileLoader):
-    """Runs a module with its space's own `import`."""
+    """Runs a module with its CodeSpace's `import`."""
 
     def __init__(self, fullname: str, path: str, space: CodeSpace) -> None:
         super().__init__(fullname, path)

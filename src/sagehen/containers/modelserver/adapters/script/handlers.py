@@ -1,9 +1,4 @@
-"""The functions that answer where a script leaves them out, as the inference toolkit's do.
-
-The context that user functions may take as their last argument, as multi-model-server has it.
-
-A script's answer in pieces: whatever can be iterated, as bytes.
-"""
+"""Default functions and context for scripts, as in the inference toolkit, and streamed answers."""
 
 import contextlib
 import uuid
@@ -37,8 +32,7 @@ __all__ = [
 
 
 def toolkit_error(problem: Exception) -> ModelAnswer:
-    """The inference toolkit's answer where a script raises: 500, unless the exception has a
-    `status_code`, as the toolkit's own have; the message, then the traceback."""
+    """Answers with the exception's `status_code` or 500, its message and traceback."""
     status = 500
     with contextlib.suppress(TypeError, ValueError):
         own = int(getattr(problem, "status_code", status))
@@ -56,14 +50,13 @@ class Handlers:
     predict_fn: Callable[..., Any]
     output_fn: Callable[..., Any]
     transform_of: Callable[[ModuleType], Callable[..., Any] | None] = lambda _: None
-    """What a script has in the place of `transform_fn`, under names of a framework's own."""
+    """Finds a framework's replacement for `transform_fn`."""
     failed: Callable[[Exception], ModelAnswer] = toolkit_error
-    """The answer to a request whose script raises."""
     needed: tuple[str, ...] = ()
-    """What a script without `transform_fn` has to have."""
+    """Required of a script without `transform_fn`."""
 
     def check_whole(self, module: ModuleType) -> None:
-        """Raises MissingFunction where a request could not be answered: better now than then."""
+        """Raises MissingFunction."""
         if hasattr(module, "transform_fn") or self.transform_of(module) is not None:
             return
         for name in self.needed:
@@ -77,8 +70,6 @@ class Handlers:
 
 
 def missing(name: str) -> Callable[..., Any]:
-    """A function in the place of one that the user has to write."""
-
     def absent(_first: Any, _second: Any = None) -> Any:
         raise MissingFunction(name)
 
@@ -89,7 +80,7 @@ def missing(name: str) -> Callable[..., Any]:
 
 
 class MissingFunction(SagehenError):
-    """The script lacks a function that has no default."""
+    """The script lacks a function without a default."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -99,7 +90,7 @@ class MissingFunction(SagehenError):
 
 
 def encode_accepted(prediction: Any, accept: str) -> tuple[str | bytes, str]:
-    """Encode as the first of the accepted types that there is an encoder for."""
+    """Uses the first accepted type that has an encoder."""
     for content_type in map(media_type, accept.split(",")):
         try:
             return encode(prediction, content_type), content_type
@@ -109,9 +100,9 @@ def encode_accepted(prediction: Any, accept: str) -> tuple[str | bytes, str]:
 
 
 class Context:
-    """One request's headers, and what the answer is to carry besides its body.
+    """One request's headers and its answer's.
 
-    The index that several methods take is that of a request in a batch; a batch here is one.
+    Methods take an index in a batch, which has one request here.
     """
 
     def __init__(self, headers: Mapping[bytes, bytes], model_dir: Path) -> None:
@@ -137,7 +128,7 @@ class Context:
         return self._id
 
     def get_request_header(self, idx: int, key: str) -> str | None:
-        """The header's value; names match in any case."""
+        """Ignores the name's case."""
         value = self._headers.get(key.lower().encode("latin-1", "replace"))
         return None if value is None else value.decode("latin-1")
 
@@ -150,7 +141,7 @@ class Context:
         }
 
     def set_response_header(self, idx: int, key: str, value: str) -> None:
-        """For example `X-Amzn-SageMaker-Custom-Attributes`, which is passed to the caller."""
+        """Sets a header such as `X-Amzn-SageMaker-Custom-Attributes`."""
         if key.lower() in ("content-length", "connection", "transfer-encoding"):
             raise ValueError(f"{key} is the server's own header.")
         if key.lower() == "content-type":
@@ -165,7 +156,7 @@ class Context:
         return self.content_type
 
     def set_response_status(self, code: int = 200, phrase: str = "", idx: int = 0) -> None:
-        """Raises ValueError for what is no final status: whoever asks would wait for another."""
+        """Raises ValueError unless the status is final: clients would wait for another."""
         if not 200 <= int(code) < 600:
             raise ValueError(f"The status {code} is none of an answer, which are 200 to 599.")
         self.status = int(code)
@@ -175,15 +166,12 @@ _END = object()
 
 
 def is_in_pieces(result: Any) -> bool:
-    """A generator, sync or async, or another iterator; not a mere list."""
+    """Whether the result is a sync or async iterator."""
     return isinstance(result, Iterator | AsyncIterator)
 
 
 def in_pieces(result: Iterator[Any] | AsyncIterator[Any]) -> Generator[bytes]:
-    """The pieces as they are made, without the empty ones. Raises TypeError for what is no piece.
-
-    Closing it closes `result`.
-    """
+    """Yields non-empty pieces and closes `result`. Raises TypeError."""
     pieces = _awaited(result) if isinstance(result, AsyncIterator) else result
     try:
         for piece in pieces:
@@ -195,7 +183,7 @@ def in_pieces(result: Iterator[Any] | AsyncIterator[Any]) -> Generator[bytes]:
 
 
 def bytes_of(text: Any) -> bytes:
-    """Raises TypeError if it is neither text nor bytes."""
+    """Raises TypeError."""
     if isinstance(text, str):
         return text.encode()
     if isinstance(text, bytes | bytearray | memoryview):
@@ -208,8 +196,8 @@ def bytes_of(text: Any) -> bytes:
 
 
 def _awaited(pieces: AsyncIterator[Any]) -> Generator[Any]:
-    """On a loop of its own, as the thread has none; its end closes an async generator."""
-    import asyncio  # a sixth of a worker's start, which few scripts have any use for
+    """Runs its own event loop, as the thread has none."""
+    import asyncio  # a sixth of a worker's start time, rarely needed
 
     with asyncio.Runner() as runner:
         while (piece := runner.run(_next(pieces))) is not _END:

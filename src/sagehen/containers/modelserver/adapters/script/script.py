@@ -1,4 +1,4 @@
-"""A model served by the user's own functions: SageMaker's `code/inference.py` contract."""
+"""Serves a model by SageMaker's `code/inference.py` contract."""
 
 import inspect
 import logging
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Scripted:
-    """What adapters share whose models may bring a script."""
+    """Base of adapters whose models may have a script."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -53,12 +53,12 @@ class Scripted:
 
 
 class ScriptError(SagehenError):
-    """The user's script is missing or contradicts itself."""
+    """The user's script is missing or inconsistent."""
 
 
 @dataclass(frozen=True)
 class UserScript:
-    """Where a model's script is."""
+    """The location of a model's script."""
 
     folder: Path
     file_name: str
@@ -69,10 +69,7 @@ class UserScript:
 
 
 def find_script(model_dir: Path, environment: Environment) -> UserScript | None:
-    """The model's script, None if it has none.
-
-    Raises ScriptError if SAGEMAKER_PROGRAM names one that is not there.
-    """
+    """Raises ScriptError if SAGEMAKER_PROGRAM names a missing script."""
     folders = [model_dir / CODE_FOLDER, *_submitted(environment)]
     for folder in folders:
         if (folder / environment.program).is_file():
@@ -86,10 +83,7 @@ def find_script(model_dir: Path, environment: Environment) -> UserScript | None:
 
 
 def misplaced_script(model_dir: Path, environment: Environment) -> str:
-    """A sentence that names a script which lies at the archive's top, where none is run.
-
-    Empty where the archive has no such file, or has its script in the right place.
-    """
+    """Returns a warning about a script that will not run, else ""."""
     name = environment.program
     if not (model_dir / name).is_file() or find_script(model_dir, environment) is not None:
         return ""
@@ -100,14 +94,13 @@ def misplaced_script(model_dir: Path, environment: Environment) -> str:
 
 
 def find_requirements(model_dir: Path, environment: Environment) -> Path | None:
-    """The requirements.txt beside the model's script, None if there is none."""
     script = find_script(model_dir, environment)
     file = (script.folder if script else model_dir / CODE_FOLDER) / REQUIREMENTS
     return file if file.is_file() else None
 
 
 def _submitted(environment: Environment) -> list[Path]:
-    """The folder SAGEMAKER_SUBMIT_DIRECTORY names, where that is a local one."""
+    """Returns SAGEMAKER_SUBMIT_DIRECTORY if it is a local folder."""
     named = environment.submit_directory.removeprefix("file://")
     if not named.startswith("/"):
         return []
@@ -119,18 +112,18 @@ def _submitted(environment: Environment) -> list[Path]:
 def load_script(
     script: UserScript, model_dir: Path, defaults: Handlers, environment: Environment
 ) -> "ScriptModel":
-    """Import the script and let it load its model. Raises what the user's code raises."""
+    """Raises what the user's code raises."""
     if not environment.multi_model:
         module = import_shared(script.folder, script.module)
         return ScriptModel(module, model_dir, defaults, environment)
     space = CodeSpace(script.folder)
     module = space.load(script.module)
-    with space.active():  # unpickling looks for the model's classes by their module's name
+    with space.active():  # unpickling finds classes by module name
         return ScriptModel(module, model_dir, defaults, environment)
 
 
 class ScriptModel:
-    """A loaded model and the functions that answer for it, the user's before the defaults."""
+    """Combines a model with the user's functions or their defaults."""
 
     def __init__(
         self, module: ModuleType, model_dir: Path, defaults: Handlers, environment: Environment
@@ -151,7 +144,7 @@ class ScriptModel:
         self._model = _taking(_own(module, "model_fn") or defaults.model_fn, 1)(
             str(model_dir), context
         )
-        # Behind model_fn, whose own errors come first.
+        # After model_fn, because its errors come first.
         defaults.check_whole(module)
         if (warm_up := _own(module, "model_warmup_fn")) is not None:
             _taking(warm_up, 2)(str(model_dir), self._model, context)
@@ -179,7 +172,7 @@ class ScriptModel:
     def _three_steps(
         self, model: Any, data: Any, content_type: str | None, accept: str, context: Context
     ) -> Any:
-        """What stands for `transform_fn`."""
+        """The default for `transform_fn`."""
         prediction = self._predict(self._input(data, content_type, context), model, context)
         if is_in_pieces(prediction) and not self._own_output:
             return prediction
@@ -203,10 +196,10 @@ def _check_exclusive(module: ModuleType) -> None:
 
 
 def _taking(function: Callable[..., Any], count: int) -> Callable[..., Any]:
-    """The function as one that takes `count` arguments and the context, which it may not want."""
+    """Adapts a function to `count` arguments and an optional context."""
     try:
         taken = len(inspect.signature(function).parameters)
-    except ValueError:  # some that are written in C do not tell
+    except ValueError:  # some C functions have no signature
         taken = count
     if taken == count + 1:
         return function
@@ -221,13 +214,13 @@ def _taking(function: Callable[..., Any], count: int) -> Callable[..., Any]:
 
 
 def _answer(result: Any, accept: str, context: Context) -> ModelAnswer:
-    """The function's result as an answer: a body, whole or in pieces, and maybe its type."""
+    """Accepts a body, whole or streamed, and its type."""
     content_type = accept
     if isinstance(result, tuple) and len(result) == 2:
         result, content_type = result
     body, rest = b"", None
     if is_in_pieces(result):
-        # What goes wrong before there is anything to send is an error as any other.
+        # An error before the first piece is an ordinary one.
         pieces = in_pieces(result)
         if body := next(pieces, b""):
             rest = pieces

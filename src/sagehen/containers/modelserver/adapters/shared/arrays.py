@@ -1,4 +1,4 @@
-"""Rows as one array: what the adapters share that predict tables of numbers."""
+"""Batches rows as arrays, for adapters that predict tables of numbers."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ R = TypeVar("R")
 
 @dataclass(slots=True)
 class ArrayRows:
-    """Rows as an array of shape (count, features)."""
+    """Holds rows of shape (count, features)."""
 
     count: int
     values: Any
 
 
 class ArrayModel:
-    """A BatchModel of any function from an array (rows, features) to an array (rows, …).
+    """Batches requests to a function from (rows, features) to (rows, …), which raises ValueError
+    for bad rows.
 
-    The function raises ValueError for rows that it cannot take. JSON and CSV become numbers of
-    `dtype`; NPY and NPZ are taken as they are.
+    JSON and CSV become `dtype`; NPY and NPZ keep their type.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ArrayModel:
         values = read(
             body, content_type, lambda data, kind: rows_of(data, kind, self._dtype), "numbers"
         )
-        return ArrayRows(values.shape[0], values)  # a sparse matrix has no length
+        return ArrayRows(values.shape[0], values)  # sparse matrices have no len
 
     def predict(self, batch: Sequence[ArrayRows]) -> list[Any]:
         return in_groups(batch, _kind, self._together)
@@ -82,7 +82,7 @@ class ArrayModel:
 
 
 def _kind(rows: ArrayRows) -> Hashable:
-    """Rows of other widths or numbers must not change each other; sparse ones stand alone."""
+    """Separates rows of different width or type, and sparse ones."""
     if not hasattr(rows.values, "__array__"):
         return id(rows)
     return rows.values.dtype, rows.values.shape[1:]
@@ -91,7 +91,7 @@ def _kind(rows: ArrayRows) -> Hashable:
 def in_groups(
     batch: Sequence[T], key: Callable[[T], Hashable], run: Callable[[Sequence[T]], Sequence[R]]
 ) -> list[R]:
-    """What `run` makes of the members with equal keys together, in the order of the batch."""
+    """Runs members with equal keys together."""
     if len(batch) == 1:
         return list(run(batch))
     groups: dict[Hashable, list[int]] = {}
@@ -104,10 +104,7 @@ def in_groups(
 
 
 def read(body: bytes, content_type: str, decode: Callable[[bytes, str], T], of_what: str) -> T:
-    """`decode(body, media type)`.
-
-    Raises Refusal: 415 for codecs.UnsupportedFormat or no type, 400 for anything else it raises.
-    """
+    """Raises Refusal: 415 for UnsupportedFormat or no type, else 400."""
     kind = media_type(content_type)
     if not kind:
         raise Refusal(415, "The request has no Content-Type, which says how to read its body.")
@@ -124,7 +121,6 @@ def read(body: bytes, content_type: str, decode: Callable[[bytes, str], T], of_w
 
 
 def refused(problem: Exception | str) -> Refusal:
-    """400, in the words of SageMaker's containers: the model cannot take these rows."""
     return Refusal(400, f"Unable to evaluate payload provided: {problem}")
 
 
@@ -135,7 +131,7 @@ def encoded(
     encode: Callable[[T, str], str | bytes],
     known: Sequence[str] = (codecs.JSON, codecs.CSV, codecs.NPY),
 ) -> ModelAnswer:
-    """Written as the first accepted type that `encode` knows. Raises Refusal 406 with the known."""
+    """Uses the first accepted type. Raises Refusal 406."""
     for each in (accept or "*/*").split(","):
         kind = media_type(each)
         kind = default if kind in ("*/*", "") else kind
@@ -152,11 +148,9 @@ def encoded(
 
 
 def rows_of(data: Any, content_type: str, dtype: str) -> Any:
-    """The body as an array of two dimensions; a single list is one row.
+    """Returns a two-dimensional array; a flat list is one row.
 
-    Raises:
-        codecs.UnsupportedFormat: no decoder for the type.
-        ValueError: the data is not in its form, or has no rows.
+    Raises UnsupportedFormat, or ValueError for malformed data or no rows.
     """
     import numpy
 
@@ -166,7 +160,7 @@ def rows_of(data: Any, content_type: str, dtype: str) -> Any:
     else:
         values = codecs.decode(data, content_type)
         codecs.refuse_object(values)
-    if 0 in values.shape:  # not its size, which of a sparse matrix of zeros is 0
+    if 0 in values.shape:  # not size: 0 for a sparse matrix of zeros
         raise ValueError("it has no rows")
     if values.ndim < 2:
         values = values.reshape((1, -1))

@@ -1,9 +1,4 @@
-"""The inference toolkit's default decoders and encoders: JSON, CSV, NPY and NPZ with numpy.
-
-Media types as clients send them in Content-Type and Accept.
-
-JSON of large answers, written so that other threads have their turn in between.
-"""
+"""The inference toolkit's default codecs for JSON, CSV, NPY and NPZ."""
 
 import contextlib
 import io
@@ -28,17 +23,16 @@ __all__ = [
 
 
 def media_type(header: str) -> str:
-    """The type without its parameters, in lower case: `text/csv; label_size=1` is `text/csv`."""
+    """Drops parameters: `text/csv; label_size=1` becomes `text/csv`."""
     return header.partition(";")[0].strip().lower()
 
 
 PIECE = 10_000
-"""Values written by one call of `json`, some ten milliseconds: it keeps the interpreter to itself
-for so long, and the server must answer `/ping` meanwhile."""
+"""Values per call of `json`, some ten milliseconds, in which the server cannot answer `/ping`."""
 
 
 def json_text(value: Any, default: Callable[[Any], Any] | None = None) -> str:
-    """What `json.dumps(value, default=default)` gives. Raises what that raises."""
+    """Like `json.dumps(value, default=default)`, but lets other threads run."""
     if _size(value) <= PIECE:
         return json.dumps(value, default=default)
     return "".join(_pieces(value, default))
@@ -66,7 +60,7 @@ def _pieces(value: Any, default: Callable[[Any], Any] | None) -> Iterator[str]:
 
 
 def _size(value: Any) -> int:
-    """About how many values: of a list, as many as if all its items were like the first."""
+    """Estimates the number of values by a list's first item."""
     if isinstance(value, dict):
         return sum(map(_size, value.values()))
     if isinstance(value, list | tuple):
@@ -81,16 +75,11 @@ NPY, NPZ = "application/x-npy", "application/x-npz"
 TEXT_TYPES = (JSON, CSV)
 MOST_UNPACKED_BYTES = 256 * 1024 * 1024
 MOST_SPARSE_ROWS = 1 << 24
-"""Of NPZ, where a few bytes can stand for very much."""
+"""Limit for NPZ, where few bytes can mean many rows."""
 
 
 class UnsupportedFormat(Exception):
-    """There is no decoder for a request's content type, or no encoder for an answer's.
-
-    Args:
-        content_type: empty or None where the request names none.
-        of_answer: the type is one that the request accepts, not its own.
-    """
+    """No codec handles this content type."""
 
     def __init__(self, content_type: str | None, *, of_answer: bool = False) -> None:
         self.content_type = content_type or "Unknown"
@@ -107,11 +96,9 @@ class UnsupportedFormat(Exception):
 
 
 def decode(data: Any, content_type: str) -> Any:
-    """The body as a numpy array (a scipy sparse matrix for NPZ).
+    """Returns a numpy array; for NPZ, a scipy sparse matrix.
 
-    Raises:
-        UnsupportedFormat: no decoder for the type.
-        ValueError: the data is not in its form.
+    Raises UnsupportedFormat, or ValueError for malformed data.
     """
     decoder = _DECODERS.get(media_type(content_type or ""))
     if decoder is None:
@@ -120,13 +107,13 @@ def decode(data: Any, content_type: str) -> Any:
 
 
 def refuse_object(values: Any) -> None:
-    """Raises ValueError for what was a JSON object, where a model takes rows."""
+    """Raises ValueError for JSON objects."""
     if values.ndim == 0 and values.dtype == object:
         raise ValueError("it is an object; send a list of rows, such as [[1, 2], [3, 4]]")
 
 
 def encode(prediction: Any, content_type: str) -> str | bytes:
-    """Raises UnsupportedFormat, or TypeError if the prediction cannot be written so."""
+    """Raises UnsupportedFormat or TypeError."""
     encoder = _ENCODERS.get(content_type)
     if encoder is None:
         raise UnsupportedFormat(content_type, of_answer=True)
@@ -150,7 +137,7 @@ def _from_npy(data: bytes) -> Any:
     import numpy
 
     with _as_said():
-        # Without pickles: loading one runs whatever code the sender put in.
+        # Unpickling would run the sender's code.
         return numpy.load(io.BytesIO(data), allow_pickle=False)
 
 
@@ -172,8 +159,7 @@ def _from_npz(data: bytes) -> Any:
 
 @contextlib.contextmanager
 def _as_said() -> Iterator[None]:
-    """Numbers that are there have room. It is their head that asks for more, and no reason to
-    unload other models, as a want of memory is."""
+    """The header claims more than the body holds: a bad request, not out of memory."""
     try:
         yield
     except MemoryError as problem:

@@ -1,4 +1,4 @@
-"""Finds a model's file in its archive, and reads those that are pickles."""
+"""Finds a model's file in its archive and reads pickles."""
 
 import itertools
 import os
@@ -15,21 +15,18 @@ __all__ = ["ModelFileError", "load_file", "nested_hint", "one_file", "top_files"
 T = TypeVar("T")
 
 MOST_LOOKED_AT = 1000
-"""Files of an archive that are looked at for the one that lies too deep."""
+"""Limit for the search below the top."""
 _CLASS_OF_MAIN = re.compile(
     r"Can't get attribute '([^']+)' on <module '(?:__main__|sagehen\.containers\.modelserver\.)"
 )
 
 
 class ModelFileError(SagehenError):
-    """A model file cannot be loaded, or there is none, or it is not clear which is meant."""
+    """The model file is missing, ambiguous or cannot be loaded."""
 
 
 def one_file(model_dir: Path, patterns: Iterable[str], wanted: str) -> Path:
-    """The one file at the archive's top that matches one of `patterns`.
-
-    Raises ModelFileError, which says that there should be `wanted`.
-    """
+    """Raises ModelFileError, which names `wanted`, unless one file at the top matches."""
     patterns = tuple(patterns)
     files = top_files(model_dir)
     found = sorted(path for path in files if _matches(path, patterns))
@@ -49,16 +46,14 @@ def one_file(model_dir: Path, patterns: Iterable[str], wanted: str) -> Path:
 
 
 def top_files(model_dir: Path) -> list[Path]:
-    """The files at the archive's top but hidden ones."""
+    """Skips hidden files."""
     return [path for path in model_dir.iterdir() if path.is_file() and path.name[0] != "."]
 
 
 def nested_hint(model_dir: Path, patterns: Iterable[str]) -> str:
-    """What to say where a file lies in a folder of the archive that belongs to its top: the
-    archive was made of the folder instead of what is in it. Empty where there is none.
+    """Returns a hint if the archive contains the model's folder instead of its files, else "".
 
-    Args:
-        patterns: of the file's path below that folder, such as `model.joblib`.
+    `patterns` match paths below that folder.
     """
     patterns = tuple(patterns)
     for path in itertools.islice(_deeper_files(model_dir), MOST_LOOKED_AT):
@@ -74,11 +69,10 @@ def nested_hint(model_dir: Path, patterns: Iterable[str]) -> str:
 
 
 def _deeper_files(model_dir: Path) -> Iterator[Path]:
-    """The files that are in a folder of the archive, in its order of names."""
     for place, folders, files in os.walk(model_dir):
         folders.sort()
         if Path(place) == model_dir:
-            # What is there has its place there.
+            # The code folder's files belong there.
             folders[:] = [name for name in folders if name != "code"]
         else:
             yield from (Path(place, name) for name in sorted(files) if not name.startswith("."))
@@ -89,13 +83,13 @@ def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
 
 
 def load_file(load: Callable[[Path], T], path: Path) -> T:
-    """`load(path)`. Raises ModelFileError with the reason, or MemoryError."""
+    """Raises ModelFileError with the reason, or MemoryError."""
     try:
         return load(path)
     except (MemoryError, ModelFileError):
         raise
     except Exception as problem:
-        # The folder is one of the server's, and says nothing to the user.
+        # The server's folder means nothing to users.
         reason = str(problem).replace(f"{path.parent}/", "").strip()
         reason = reason or "the file is no model, or is cut off"
         raise ModelFileError(
@@ -104,7 +98,7 @@ def load_file(load: Callable[[Path], T], path: Path) -> T:
 
 
 def unpickled(path: Path) -> Any:
-    """What joblib or pickle wrote. Raises ModelFileError or MemoryError."""
+    """Reads what joblib or pickle wrote. Raises ModelFileError or MemoryError."""
     try:
         return load_file(_joblib if path.suffix == ".joblib" else _pickle, path)
     except ModelFileError as error:
@@ -114,7 +108,7 @@ def unpickled(path: Path) -> Any:
 
 
 def _pickle_hint(problem: BaseException | None) -> str:
-    """What to do about a pickle that names what is not here; empty where it is something else."""
+    """Returns advice about missing modules, else ""."""
     if isinstance(problem, ModuleNotFoundError):
         package = (problem.name or "").partition(".")[0]
         return (

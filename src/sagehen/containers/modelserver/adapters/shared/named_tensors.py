@@ -1,7 +1,7 @@
-"""Rows as named tensors, for models that say what they take: ONNX's and TensorFlow's.
+"""Rows as named tensors, for ONNX and TensorFlow models.
 
-A request has them row by row (`instances`: a list of rows, each a value or an object of values by
-name) or column by column (`inputs`: one tensor, or an object of tensors by name).
+Requests have rows (`instances`: values, or objects of values) or columns (`inputs`: a tensor, or an
+object of tensors).
 """
 
 import base64
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 LISTS, ROWS, COLUMNS = "", "predictions", "outputs"
-"""The forms of an answer: a bare list, or an object with one of these keys."""
+"""Forms of an answer: a bare list, or an object with this key."""
 
 
 class Tensor(NamedTuple):
@@ -33,14 +33,14 @@ class Tensor(NamedTuple):
 
     name: str
     dtype: Any
-    """numpy's; `object` for text."""
+    """numpy's type; `object` for text."""
     shape: tuple[int | None, ...] | None
-    """The first axis is that of the rows. None: not known, as the whole shape may be."""
+    """The first axis is the rows. None means unknown, for an axis or the whole shape."""
 
 
 @dataclass(slots=True)
 class NamedRows:
-    """Tensors of `count` rows each, by the names of the model's inputs."""
+    """Holds tensors of `count` rows by input name."""
 
     count: int
     arrays: dict[str, Any]
@@ -48,10 +48,7 @@ class NamedRows:
 
 
 def by_row(rows: Any, inputs: Sequence[Tensor], form: str, lone: bool = False) -> NamedRows:
-    """From a list of rows; with `lone`, one row without the list around it too.
-
-    Raises ValueError.
-    """
+    """Raises ValueError. `lone` allows one bare row."""
     if not isinstance(rows, list) or not rows:
         raise ValueError("it has no list of rows")
     if isinstance(rows[0], dict) and "b64" not in rows[0]:
@@ -65,7 +62,7 @@ def by_row(rows: Any, inputs: Sequence[Tensor], form: str, lone: bool = False) -
 
 
 def by_column(columns: Any, inputs: Sequence[Tensor], form: str, lone: bool = False) -> NamedRows:
-    """From one tensor, or an object of tensors by name. Raises ValueError."""
+    """Raises ValueError."""
     if not isinstance(columns, dict) or "b64" in columns:
         if len(inputs) != 1:
             raise ValueError(f"the model takes an object of {_names(inputs)}")
@@ -85,9 +82,9 @@ def _names(inputs: Sequence[Tensor]) -> str:
 
 
 def as_tensor(value: Any, tensor: Tensor, lone: bool = False) -> Any:
-    """`value` as an array of the tensor's type. Raises ValueError if it does not fit.
+    """Raises ValueError if the value does not fit.
 
-    With `lone`, one row becomes a list of one, and a column of single numbers those numbers.
+    `lone` makes one row a list, and flattens a column of numbers.
     """
     try:
         array = _typed(value, tensor)
@@ -111,7 +108,6 @@ def as_tensor(value: Any, tensor: Tensor, lone: bool = False) -> Any:
 
 
 def _shown(shape: Sequence[int | None]) -> str:
-    """Of the first axis only that it is the rows'."""
     sizes = ("?" if size is None else str(size) for size in shape[1:])
     return f"({', '.join(['rows'[: 4 * len(shape)], *sizes])})"
 
@@ -143,7 +139,7 @@ def _text(value: Any) -> Any:
 
 
 def _unwrapped(value: Any) -> Any:
-    """With bytes for what is `{"b64": …}`, as JSON has none."""
+    """Decodes `{"b64": …}` to bytes."""
     if isinstance(value, list):
         return [_unwrapped(each) for each in value]
     if isinstance(value, dict) and value.keys() == {"b64"}:
@@ -152,12 +148,11 @@ def _unwrapped(value: Any) -> Any:
 
 
 def kind(rows: NamedRows) -> Hashable:
-    """Equal for what can be predicted in one call."""
+    """Returns equal keys for rows that can share a call."""
     return tuple(array.shape[1:] for array in rows.arrays.values())
 
 
 def together(batch: Sequence[NamedRows]) -> dict[str, Any]:
-    """The tensors of all, one after the other."""
     import numpy
 
     if len(batch) == 1:
@@ -168,7 +163,7 @@ def together(batch: Sequence[NamedRows]) -> dict[str, Any]:
 
 
 def apart(outputs: Mapping[str, Any], batch: Sequence[NamedRows]) -> list[dict[str, Any]] | None:
-    """The outputs of each member; None if some output has not one entry for each row."""
+    """Returns None if an output lacks one entry per row."""
     if len(batch) == 1:
         return [dict(outputs)]
     total = sum(rows.count for rows in batch)
@@ -182,12 +177,10 @@ def apart(outputs: Mapping[str, Any], batch: Sequence[NamedRows]) -> list[dict[s
 
 
 def by_rows(output: Any, count: int) -> bool:
-    """Whether the output, an array or a list, has an entry for each of `count` rows."""
     return getattr(output, "ndim", 1) > 0 and len(output) == count
 
 
 def content(outputs: Mapping[str, Any], form: str) -> Any:
-    """What is written as JSON, in the form that the request's own suggests."""
     plain = {name: _plain(output) for name, output in outputs.items()}
     lone = next(iter(plain.values())) if len(plain) == 1 else None
     if form == COLUMNS:
@@ -201,7 +194,7 @@ def _plain(output: Any) -> Any:
 
 
 def _in_rows(plain: dict[str, Any]) -> Any:
-    """An object a row; an object of whole outputs where they have not one entry a row each."""
+    """Returns an object per row, or whole outputs if some lack one entry per row."""
     lengths = {len(each) if isinstance(each, list) else -1 for each in plain.values()}
     if len(lengths) > 1 or -1 in lengths:
         return plain

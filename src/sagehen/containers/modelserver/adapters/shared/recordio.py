@@ -1,7 +1,7 @@
-"""SageMaker's recordio-wrapped protobuf without a protobuf library: features in, labels out.
+"""Reads and writes SageMaker's recordio-wrapped protobuf, without a protobuf library.
 
-A record is `magic, length, message, padding to 4`. The message's field 1 is a map from feature
-name to a value that holds a tensor: values (field 1), keys (2, if sparse) and shape (3).
+A record is `magic, length, message, padding to 4`. The message's field 1 maps feature names to
+values that hold a tensor: values (field 1), keys (2, if sparse) and shape (3).
 """
 
 import struct
@@ -16,7 +16,7 @@ __all__ = ["parse_recordio", "write_recordio"]
 _MAGIC = 0xCED7230A
 _HEAD = struct.Struct("<II")
 _TENSORS = {2: "<f", 3: "<d", 7: "<i"}
-"""The field of a value that holds each kind of tensor, and the form of its numbers."""
+"""Number format by the field of a value that holds the tensor."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
@@ -28,7 +28,7 @@ class _Tensor(NamedTuple):
 
 
 def parse_recordio(body: bytes) -> Table:
-    """One row for each record. Raises ValueError."""
+    """Raises ValueError."""
     tensors = [_features(record) for record in _records(body)]
     if not tensors:
         raise ValueError("No records found in RecordIO-Protobuf data")
@@ -64,7 +64,7 @@ def _features(record: memoryview) -> _Tensor:
             continue
         parts = dict(_fields(entry))
         name, value = parts.get(1), parts.get(2)
-        # `bytes` of a name that is a number would be so many zeros.
+        # `bytes` of an integer would be that many zeros.
         named = isinstance(name, memoryview) and bytes(name) == b"values"
         if named and isinstance(value, memoryview):
             return _tensor(value)
@@ -118,7 +118,6 @@ def _varints(part: "memoryview | int") -> list[int]:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, "memoryview | int"]]:
-    """The fields of a protobuf message: a number, or the bytes of anything else."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -140,7 +139,6 @@ def _fields(message: memoryview) -> Iterator[tuple[int, "memoryview | int"]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """The number that starts at `at`, and where the next thing starts."""
     number = shift = 0
     while at < len(message) and shift < 64:
         byte = message[at]
@@ -152,7 +150,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 
 def write_recordio(rows: Sequence[Mapping[str, Sequence[float]]]) -> bytes:
-    """A record for each row: its numbers by name, as labels in single precision."""
+    """Writes numbers as float32 labels."""
     out = bytearray()
     for row in rows:
         message = b"".join(_label(name, numbers) for name, numbers in row.items())
@@ -161,7 +159,7 @@ def write_recordio(rows: Sequence[Mapping[str, Sequence[float]]]) -> bytes:
 
 
 def _label(name: str, numbers: Sequence[float]) -> bytes:
-    """An entry of the message's field 2, a map like that of the features."""
+    """Encodes an entry of field 2, a map like field 1."""
     tensor = _field(1, struct.pack(f"<{len(numbers)}f", *numbers))
     return _field(2, _field(1, name.encode()) + _field(2, _field(2, tensor)))
 

@@ -1,4 +1,4 @@
-"""Rows of numbers from the text forms SageMaker's XGBoost container accepts."""
+"""Parses the text formats of SageMaker's XGBoost container."""
 
 from array import array
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 __all__ = ["Table", "parse_csv", "parse_libsvm"]
 
 MAX_SPREAD_CELLS = 1 << 24
-"""What the rows of one sparse request may become together; a few bytes can ask for very many."""
+"""Limit for sparse requests, where few bytes can mean many cells."""
 
 _DELIMITERS = (b",", b"\t", b";", b"|", b" ", b":")
 _NAN = float("nan")
@@ -14,15 +14,13 @@ _NAN = float("nan")
 
 @dataclass(slots=True)
 class Table:
-    """`count` rows of `columns` numbers, row after row, in single precision where nothing else is
-    said; NaN is missing."""
+    """Holds `count` rows of `columns` numbers, float32 by default; NaN is missing."""
 
     count: int
     columns: int
     cells: "array[float]"
 
     def rows(self) -> "list[array[float]]":
-        """The cells, row by row."""
         if self.count == 1:
             return [self.cells]
         width = self.columns
@@ -30,10 +28,7 @@ class Table:
 
 
 def parse_csv(body: bytes, form: str = "f") -> Table:
-    """Rows without a header, of numbers in an array's `form`; an empty cell is missing.
-
-    Raises ValueError.
-    """
+    """Reads numbers of an array's `form`; an empty cell is missing. Raises ValueError."""
     body = body.strip()
     if b"\n" not in body:
         return _one_row(body, b"," if b"," in body else _delimiter(body), form)
@@ -68,17 +63,16 @@ def _delimiter(line: bytes) -> bytes:
 
 
 def parse_libsvm(body: bytes, columns: int | None = None) -> Table:
-    """`[label] index:value …` lines as rows of `columns` numbers; what is not given is missing.
+    """Reads `[label] index:value …` lines; other cells are missing.
 
-    Indices count from 0, or from 1 if none in the body is 0. Without `columns` the rows are as
-    wide as the highest index needs; an index beyond `columns` makes a table without cells that
-    says how wide it would be.
+    Indices start at 0, or at 1 if none is 0. Without `columns`, the highest index sets the width.
+    An index beyond `columns` gives a table without cells that has the width needed.
 
     Raises ValueError.
     """
     rows = [_pairs(line) for line in body.strip().split(b"\n")]
     indices = [index for row in rows for index, _ in row]
-    if not indices:  # CSV, for example: it is not to be taken for rows without any feature
+    if not indices:  # such as CSV
         raise ValueError("it has no index:value")
     if min(indices) < 0:
         raise ValueError(f"index {min(indices)} is below 0")
@@ -97,7 +91,6 @@ def parse_libsvm(body: bytes, columns: int | None = None) -> Table:
 
 
 def _pairs(line: bytes) -> list[tuple[int, float]]:
-    """The index and value of each `index:value` in a line."""
     return [
         (int(index), float(value))
         for index, colon, value in (item.partition(b":") for item in line.split())

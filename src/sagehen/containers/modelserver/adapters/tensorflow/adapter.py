@@ -1,4 +1,4 @@
-"""TensorFlow models, in the forms and the words of SageMaker's TensorFlow Serving container."""
+"""Serves TensorFlow models as SageMaker's TensorFlow Serving container does."""
 
 import importlib.util
 import json
@@ -68,12 +68,12 @@ def adapter(environment: Environment) -> "TensorFlowAdapter":
 
 
 class TensorFlowAdapter(Scripted):
-    """Loads SavedModels under folders of versions, or a .keras file."""
+    """Loads SavedModels in version folders, or a .keras file."""
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         script = find_script(model_dir, self._environment)
         if script is not None:
-            import_tensorflow()  # before the script does
+            import_tensorflow()  # before the script imports it
             add_libraries(script.folder, self._environment)
             handlers = Handlers(self._serve, codecs.decode, _predict, encode_accepted, transform_of)
             return load_script(script, model_dir, handlers, self._environment)
@@ -88,12 +88,11 @@ class TensorFlowAdapter(Scripted):
 
 
 def _predict(data: Any, model: Served) -> Any:
-    """For scripts of the toolkit's kind: an array in, or arrays by name, the same out."""
     return model.predict(data)
 
 
 class TfsRefusal(Refusal):
-    """A refusal in TensorFlow Serving's form."""
+    """Answers in TensorFlow Serving's format."""
 
     @property
     def answer(self) -> ModelAnswer:
@@ -102,7 +101,7 @@ class TfsRefusal(Refusal):
 
 @dataclass(slots=True)
 class TensorFlowRequest:
-    """What one request asks of which model."""
+    """A decoded request."""
 
     count: int
     rows: NamedRows
@@ -111,7 +110,7 @@ class TensorFlowRequest:
 
 
 class TensorFlowModel:
-    """The models of one archive, in batches."""
+    """Batches requests to the models of an archive."""
 
     def __init__(self, bundles: Sequence[Bundle], environment: Environment) -> None:
         self._bundles = list(bundles)
@@ -124,7 +123,7 @@ class TensorFlowModel:
             )
 
     def decode_request(self, request: ModelRequest) -> TensorFlowRequest:
-        """Also as its custom attributes tell: tfs-model-name, tfs-model-version, tfs-method."""
+        """Reads the custom attributes tfs-model-name, tfs-model-version and tfs-method."""
         attributes = read_attributes(request.header(_CUSTOM_ATTRIBUTES))
         bundle = self.choose(
             attributes.get("tfs-model-name", ""), attributes.get("tfs-model-version", "")
@@ -136,7 +135,7 @@ class TensorFlowModel:
         return self._asked(body, content_type, self.choose("", ""), "predict")
 
     def choose(self, name: str, version: str) -> Bundle:
-        """Raises Refusal if there is none."""
+        """Raises Refusal."""
         bundle = choose(self._bundles, name or self.default_name, version)
         if bundle is None:
             which = f"Specific({name}, {version})" if version else f"Latest({name})"
@@ -163,7 +162,7 @@ class TensorFlowModel:
         ]
 
     def ask(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
-        """The answer of TensorFlow Serving's own REST interface to a body that is its JSON."""
+        """Answers a JSON body like TensorFlow Serving's REST API."""
         try:
             bundle = self.choose(name, version)
             content = json.loads(body)
@@ -198,7 +197,7 @@ class TensorFlowModel:
         return list(zip(outputs, batch, strict=True))
 
     def _together(self, batch: Sequence[TensorFlowRequest]) -> list[Outputs]:
-        """Of requests for one signature, with rows of one shape."""
+        """Runs requests of one signature and row shape."""
         signature = batch[0].signature
         if len(batch) > 1 and not signature.takes_rows:
             return [self._together([asked])[0] for asked in batch]
@@ -210,7 +209,7 @@ class TensorFlowModel:
         return tensors.apart(outputs, rows) or [self._together([asked])[0] for asked in batch]
 
     def encode(self, prediction: tuple[Outputs, TensorFlowRequest], accept: str) -> ModelAnswer:
-        """JSON, whatever is accepted; TensorFlow Serving has nothing else."""
+        """Writes JSON, TensorFlow Serving's only format."""
         outputs, asked = prediction
         try:
             content = _content(outputs, asked)

@@ -1,4 +1,4 @@
-"""TensorFlow's models in an archive: SavedModels by name and version, or one .keras file."""
+"""Loads an archive's SavedModels or .keras file."""
 
 import sys
 import tempfile
@@ -33,11 +33,10 @@ WANTED = "a SavedModel in a folder named by its version, as 1/saved_model.pb, or
 
 
 def import_tensorflow() -> None:
-    """Without Keras, which takes half of the time and a quarter of the memory; `tf.keras` still
-    comes when it is asked for.
+    """Imports TensorFlow without Keras, which takes half of the time and a quarter of the memory.
 
-    TensorFlow imports it at once, for optimizers that only training needs, and does without if
-    it is not there.
+    TensorFlow imports Keras only for training's optimizers, and tolerates its absence. `tf.keras`
+    still loads on demand.
     """
     with _importing:
         if "tensorflow" in sys.modules or _OPTIMIZERS in sys.modules:
@@ -50,18 +49,18 @@ def import_tensorflow() -> None:
 
 
 class SignatureError(SagehenError):
-    """TensorFlow refused the call; `str()` is its reason."""
+    """TensorFlow reported an error."""
 
 
 class ModelSignature:
-    """One function of a SavedModel, from named arrays to named arrays."""
+    """One function of a SavedModel."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
         self._specs = function.structured_input_signature[1]
         self.inputs = tuple(_tensor(name, spec) for name, spec in self._specs.items())
         self.takes_rows = all(each.shape and each.shape[0] is None for each in self.inputs)
-        """Whether rows of several requests may be given in one call."""
+        """Whether one call may combine rows of several requests."""
 
     def run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Raises SignatureError or MemoryError."""
@@ -89,17 +88,17 @@ def _tensor(name: str, spec: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Bundle:
-    """One version of one model, loaded."""
+    """One version of a model."""
 
     name: str
     version: int
     signatures: Mapping[str, ModelSignature]
     loaded: Any
-    """Keeps the variables, which the signatures do not."""
+    """Keeps the variables alive; signatures do not."""
 
 
 def load_bundles(model_dir: Path, settings: TensorFlow) -> list[Bundle]:
-    """All of the archive, by name and then version. Raises ModelFileError or MemoryError."""
+    """Sorts by name and version. Raises ModelFileError or MemoryError."""
     import_tensorflow()
     _use_threads(settings)
     places = sorted(_saved_models(model_dir))
@@ -123,7 +122,7 @@ def load_bundles(model_dir: Path, settings: TensorFlow) -> list[Bundle]:
 
 
 def _use_threads(settings: TensorFlow) -> None:
-    """TensorFlow takes these numbers only before it has done anything."""
+    """TensorFlow accepts thread counts only before its first operation."""
     import tensorflow
 
     threading = tensorflow.config.threading
@@ -162,7 +161,7 @@ def _export(path: Path, folder: Path) -> None:
 
 
 def choose(bundles: Sequence[Bundle], name: str, version: str) -> Bundle | None:
-    """The version asked for, or the latest; None if there is none."""
+    """Returns the requested or latest version."""
     versions = [
         bundle for bundle in bundles if bundle.name == name and version in ("", str(bundle.version))
     ]

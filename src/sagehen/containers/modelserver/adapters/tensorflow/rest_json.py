@@ -1,7 +1,4 @@
-"""The bodies that SageMaker's TensorFlow Serving container takes, as TensorFlow Serving's JSON.
-
-TensorFlow Serving's classify and regress: features by name in, one result for each row out.
-"""
+"""Converts request bodies to TensorFlow Serving's JSON, with classify and regress."""
 
 import base64
 import csv
@@ -29,11 +26,9 @@ KEYS = frozenset(("instances", "inputs", "examples"))
 
 
 def request_content(body: bytes, content_type: str) -> dict[str, Any]:
-    """An object with `instances`, `inputs` or `examples`.
+    """Returns `instances`, `inputs` or `examples`.
 
-    Raises:
-        UnsupportedFormat: another content type.
-        ValueError: the body is not in its form.
+    Raises UnsupportedFormat or ValueError.
     """
     if content_type == CSV:
         return {"instances": _csv_rows(body.decode())}
@@ -50,7 +45,7 @@ def request_content(body: bytes, content_type: str) -> dict[str, Any]:
 
 
 def _values(text: str) -> list[Any]:
-    """One JSON value, or several with nothing but white space between them."""
+    """Reads JSON values separated by white space."""
     decoder, values, at = json.JSONDecoder(), [], 0
     text = text.strip()
     while at < len(text):
@@ -64,14 +59,16 @@ def _values(text: str) -> list[Any]:
 
 
 def _csv_rows(text: str) -> list[Any]:
-    """A list a line, or the one value of a line that has one; text where a line begins with it."""
+    """Returns a list per line, or its only value. If the body begins with text, unquoted numbers
+    are text too.
+    """
     first = text.lstrip()[:1]
     if not first:
         raise ValueError("the body is empty")
     numbers = first in '".+-' or first.isdigit()
     file = io.StringIO(text.strip())
     try:
-        if numbers:  # what is not quoted
+        if numbers:  # unquoted values
             lines = csv.reader(file, quoting=csv.QUOTE_NONNUMERIC, skipinitialspace=True)
         else:
             lines = csv.reader(file, skipinitialspace=True)
@@ -81,7 +78,7 @@ def _csv_rows(text: str) -> list[Any]:
 
 
 def text_of(content: Any) -> str:
-    """As JSON; bytes that are no UTF-8 text become `{"b64": …}`."""
+    """Writes JSON; bytes that are not UTF-8 become `{"b64": …}`."""
     return json_text(content, _from_bytes)
 
 
@@ -95,10 +92,7 @@ def _from_bytes(value: Any) -> Any:
 
 
 def read_examples(content: Mapping[str, Any], inputs: Sequence[Tensor]) -> NamedRows:
-    """The `examples`, each with what the `context` says of all, as serialized tf.Example.
-
-    Raises ValueError.
-    """
+    """Serializes each of `examples`, with `context` merged in, as tf.Example. Raises ValueError."""
     import numpy
 
     if len(inputs) != 1 or inputs[0].dtype != object:
@@ -140,7 +134,7 @@ def _is_bytes(value: Any) -> bool:
 
 
 def results(outputs: Mapping[str, Any], method: str) -> list[Any]:
-    """Pairs of label and score for classify, a number for regress. Raises ValueError."""
+    """Returns (label, score) pairs for classify, numbers for regress. Raises ValueError."""
     if method == "regress":
         values: list[Any] = next(iter(outputs.values())).reshape(-1).tolist()
         return values

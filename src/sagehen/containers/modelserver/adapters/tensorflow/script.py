@@ -1,8 +1,7 @@
-"""The TensorFlow Serving container's scripts: a `handler`, or an `input_` and `output_handler`.
+"""Runs the TensorFlow Serving container's scripts: `handler`, or `input_handler` and
+`output_handler`.
 
-TensorFlow Serving's REST interface on a port of its own, for scripts that ask it themselves.
-
-A script's `handler` posts to `context.rest_uri`; the same models answer as in the process itself.
+A `handler` posts to `context.rest_uri`, served by this process.
 """
 
 import io
@@ -42,28 +41,27 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""How soon the server notices that it is to end."""
+"""Seconds until shutdown is noticed."""
 
 _RESOURCE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::([a-z]+))?")
 
 
 class RestModel(Protocol):
-    """What is asked."""
+    """The models behind the REST server."""
 
     def ask(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
-        """The answer to a body in TensorFlow Serving's JSON; refuses in its form."""
+        """Answers TensorFlow Serving's JSON."""
 
     def versions(self, name: str, version: str) -> list[int]:
-        """The loaded versions of a model, or the one that is asked for; none if it is unknown."""
+        """Returns an empty list for an unknown model."""
 
 
 def resource(name: str, version: str, method: str) -> str:
-    """The path of a model's method; the latest version's where `version` is empty."""
     return f"/v1/models/{name}{f'/versions/{version}' if version else ''}:{method}"
 
 
 class RestServer:
-    """Answers on the loopback interface until it is closed."""
+    """Listens on the loopback interface until closed."""
 
     def __init__(self, model: RestModel) -> None:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(model))
@@ -75,7 +73,7 @@ class RestServer:
         serve.start()
 
     def close(self) -> None:
-        """Soon, in a thread of its own: ending waits for what is being looked at."""
+        """Uses a thread: shutdown waits for polling."""
         threading.Thread(target=self._end, daemon=True).start()
 
     def _end(self) -> None:
@@ -128,14 +126,14 @@ _ATTRIBUTE = re.compile(r"(tfs-[a-z\-]+)=([^,]+)")
 
 
 class TfsContext(NamedTuple):
-    """What a handler is told of its request, as in SageMaker's container."""
+    """A handler's context, as in SageMaker's container."""
 
     model_name: str | None
     model_version: str | None
     method: str | None
     rest_uri: str
     grpc_port: str | None
-    """None: there is no gRPC here, but `rest_uri` answers."""
+    """No gRPC; `rest_uri` answers."""
     channel: None
     custom_attributes: str | None
     request_content_type: str
@@ -144,7 +142,7 @@ class TfsContext(NamedTuple):
 
 
 class HandlerResponse:
-    """What `output_handler` gets: of `requests.Response` what its scripts use."""
+    """The part of `requests.Response` that an `output_handler` uses."""
 
     def __init__(self, answer: ModelAnswer) -> None:
         self.status_code = answer.status
@@ -170,16 +168,16 @@ class HandlerResponse:
 
 
 class ServedModel(RestModel, Protocol):
-    """The models of the archive, as tensorflow.TensorFlowModel has them."""
+    """Mirrors tensorflow.TensorFlowModel of the container."""
 
     default_name: str
 
     def choose(self, name: str, version: str) -> Bundle:
-        """Raises Refusal if there is none."""
+        """Raises Refusal."""
 
 
 class Served:
-    """The archive's models for a script: in the process, and at an address of their own."""
+    """Serves a script directly or over REST."""
 
     def __init__(self, model: ServedModel) -> None:
         self._model = model
@@ -187,12 +185,7 @@ class Served:
         self._rest: RestServer | None = None
 
     def predict(self, data: Any) -> Any:
-        """By the default signature: of its only input an array, or arrays by name.
-
-        Raises:
-            ValueError: the data does not fit.
-            SignatureError: TensorFlow refuses it.
-        """
+        """Calls the default signature. Raises SignatureError, or ValueError for bad data."""
         signature = self._model.choose("", "").signatures["serving_default"]
         rows = tensors.by_column(data, signature.inputs, tensors.LISTS, lone=True)
         outputs = signature.run(rows.arrays)
@@ -225,7 +218,7 @@ class Served:
             return self._rest.address
 
     def post(self, asked: TfsContext, body: Any) -> HandlerResponse:
-        """What posting the body to `asked.rest_uri` gives, without the way there."""
+        """Acts as a POST to `asked.rest_uri`, without HTTP."""
         data = json.dumps(body) if isinstance(body, dict | list) else body
         name, version = asked.model_name or self._model.default_name, asked.model_version or ""
         answer = self._model.ask(bytes_of(data), name, version, asked.method or "predict")
@@ -233,22 +226,19 @@ class Served:
 
 
 def read_attributes(custom: str) -> dict[str, str]:
-    """tfs-model-name, tfs-model-version and tfs-method, of those that are there."""
+    """Reads tfs-model-name, tfs-model-version and tfs-method."""
     return dict(_ATTRIBUTE.findall(custom))
 
 
 def add_libraries(code: Path, environment: Environment) -> None:
-    """Make the packages in `code/lib` importable, where no other model could find them too."""
+    """Makes `code/lib` importable, for this model only."""
     folder = code / "lib"
     if folder.is_dir() and not environment.multi_model:
         sys.path.append(str(folder))
 
 
 def transform_of(module: ModuleType) -> Callable[..., Any] | None:
-    """What stands for the script's `transform_fn`, if it has the container's handlers.
-
-    Raises ScriptError if it has one of two that belong together.
-    """
+    """Raises ScriptError if the script has only one of the two handlers."""
     handler = getattr(module, "handler", None)
     before = getattr(module, "input_handler", None)
     after = getattr(module, "output_handler", None)
@@ -267,7 +257,7 @@ def transform_of(module: ModuleType) -> Callable[..., Any] | None:
 
 
 def _reporting(answer: Callable[[Served, io.BytesIO, TfsContext], Any]) -> Callable[..., Any]:
-    """`answer` as a `transform_fn`; an exception is answered as the container does."""
+    """Answers exceptions as the container does."""
 
     def transform(
         model: Served, data: bytes | str, content_type: str, accept: str, context: Context

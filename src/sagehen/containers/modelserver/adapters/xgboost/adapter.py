@@ -1,4 +1,4 @@
-"""XGBoost models as SageMaker's XGBoost container serves them, in its formats and words."""
+"""Serves XGBoost models like SageMaker's XGBoost container."""
 
 import json
 import threading
@@ -40,7 +40,7 @@ __all__ = ["XGBoostAdapter", "XGBoostModel", "adapter"]
 CSV, JSON, JSON_LINES = "text/csv", "application/json", "application/jsonlines"
 RECORDIO = "application/x-recordio-protobuf"
 ACCEPTED = (JSON, JSON_LINES, CSV)
-"""And RECORDIO, where outputs are selected."""
+"""Also RECORDIO, if outputs are selected."""
 CSV_ANSWER = "text/csv; charset=utf-8"
 
 _FORMS = {
@@ -64,7 +64,7 @@ def adapter(environment: Environment) -> "XGBoostAdapter":
 
 
 class XGBoostAdapter(Scripted):
-    """Loads XGBoost models: the built-in algorithm's, or a script's of the user."""
+    """Loads the built-in algorithm's models, and those with a script."""
 
     def __init__(self, environment: Environment, library: Library) -> None:
         super().__init__(environment)
@@ -81,10 +81,10 @@ class XGBoostAdapter(Scripted):
         return XGBoostModel(files, self._environment, joint)
 
     def _joint(self) -> "JointPredictor":
-        """The same for all models, which two threads may load at once."""
+        """Shared by all models, which two threads may load at once."""
         with self._making:
             if self._joint_predictor is None:
-                # Imports NumPy, which single models and scripts' workers do without.
+                # Imports NumPy, which single models and workers do not need.
                 from sagehen.containers.modelserver.adapters.xgboost.forest import (
                     ForestPool,
                     JointPredictor,
@@ -95,7 +95,7 @@ class XGBoostAdapter(Scripted):
 
 
 class XGBoostModel:
-    """One model, or several whose predictions are averaged (or voted on)."""
+    """Serves a model, or several by average or vote."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class XGBoostModel:
     ) -> None:
         self._boosters: list[Booster] = [file.booster for file in files]
         self._predicting = threading.Lock()
-        """A booster predicts for one thread at a time."""
+        """Only one thread may use a booster."""
         self._strict = files[0].pickled
         self._features = self._boosters[0].features
         self._objective = self._boosters[0].objective
         self._classes = self._boosters[0].classes
         self._selected = environment.inference_output
-        # SageMaker's container has two faces: a single model answers CSV unless told otherwise
-        # and wraps each score in JSON; a multi-model container answers a plain JSON list.
+        # SageMaker's single-model container answers CSV by default and wraps JSON scores; its
+        # multi-model container answers a plain JSON list.
         self._multi_model = environment.multi_model
         self._default_accept = environment.default_accept or (
             JSON if environment.multi_model else CSV
@@ -125,17 +125,16 @@ class XGBoostModel:
             self._pool = joint.pool
             self._forest = joint.pool.add(self._boosters[0])
         self.joint = joint if self._forest is not None else None
-        """Predicts this model's rows together with those of other models, if it can."""
+        """Predicts these rows with those of other models; None if unsupported."""
 
     @property
     def joint_forest(self) -> "Forest":
-        """The trees that `joint` predicts with."""
         if self._forest is None:
             raise RuntimeError("the model is closed, or is not predicted with others")
         return self._forest
 
     def _warm_up(self) -> None:
-        """The first call prepares the trees; better now than under the first request."""
+        """Prepares the trees before the first request."""
         blank = array("f", [float("nan")]) * self._features
         for booster in self._boosters:
             booster.predict(blank, 1)
@@ -166,7 +165,7 @@ class XGBoostModel:
         return parse_recordio(body)
 
     def _fitted(self, table: Table, form: str) -> Table:
-        """Missing columns at the end are missing values, as XGBoost takes them."""
+        """Fills missing last columns with missing values, as XGBoost does."""
         given, trained = table.columns, self._features
         if given > trained or (self._strict and form != "libsvm" and given + 1 < trained):
             relation = "larger than" if form == "libsvm" else "not consistent with"
@@ -183,15 +182,14 @@ class XGBoostModel:
         return Table(table.count, trained, cells)
 
     def predict(self, batch: Sequence[Table]) -> list[list[Any]]:
-        """For each table, a score a row: a number, or a list of numbers."""
+        """Returns a score per row: a number or a list."""
         with self._predicting:
             return self._predict(batch)
 
     def predict_if_free(self, batch: Sequence[Table]) -> list[list[Any]] | None:
-        """As `predict`; None if another thread is predicting with this model.
+        """Like `predict`, but returns None if another thread is predicting.
 
-        Raises:
-            RuntimeError: the model is closed.
+        Raises RuntimeError if the model is closed.
         """
         if self.joint is not None and self._forest is None:
             raise RuntimeError("the model is closed")
@@ -269,7 +267,7 @@ class XGBoostModel:
 
 
 def _csv(scores: list[Any]) -> ModelAnswer:
-    """All scores on one line; a line for each row where a row has several."""
+    """Writes one line, or a line per row for several scores."""
     if isinstance(scores[0], list):
         text = "\n".join(",".join(map(repr, row)) for row in scores)
     else:

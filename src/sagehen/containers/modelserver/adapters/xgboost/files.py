@@ -1,4 +1,4 @@
-"""Reads model files as SageMaker's XGBoost container does: pickled boosters or XGBoost's forms."""
+"""Reads XGBoost model files, pickled or native, like SageMaker's container."""
 
 import io
 import pickle
@@ -24,18 +24,16 @@ _LIGHTGBM = b"tree\nversion="
 
 
 class LoadedFile(NamedTuple):
-    """A booster, and whether it came out of a pickle (its rows are checked more strictly)."""
+    """A booster; rows of pickled ones are checked more strictly."""
 
     booster: Booster
     pickled: bool
 
 
 def load_boosters(library: Library, model_dir: Path, ensemble: bool) -> list[LoadedFile]:
-    """The models in the folder by file name; only the first if `ensemble` is off.
+    """Loads models by file name, only the first without `ensemble`.
 
-    Raises:
-        ModelFileError: no file, or one that is no XGBoost model.
-        MemoryError: a model is too big.
+    Raises ModelFileError or MemoryError.
     """
     paths = model_files(model_dir)
     loaded = [_load(library, path) for path in (paths if ensemble else paths[:1])]
@@ -47,10 +45,7 @@ def load_boosters(library: Library, model_dir: Path, ensemble: bool) -> list[Loa
 
 
 def model_files(model_dir: Path) -> list[Path]:
-    """The files at the folder's top but hidden ones, by name; at least one.
-
-    Raises ModelFileError if there is none.
-    """
+    """Skips hidden files. Raises ModelFileError if no other exists."""
     if not model_dir.is_dir():
         raise ModelFileError(f"There is no model folder {model_dir}.")
     paths = sorted(top_files(model_dir))
@@ -65,7 +60,7 @@ def model_files(model_dir: Path) -> list[Path]:
 def _load(library: Library, path: Path) -> LoadedFile:
     content = path.read_bytes()
     if content[:1] == b"{" and not content.rstrip().endswith(b"}"):
-        # The library would try to reserve whatever the missing lengths seem to say.
+        # The library would allocate whatever the missing lengths seem to say.
         raise ModelFileError(f"Model {path.name} cannot be loaded: the file is cut off.")
     if content.startswith(_LIGHTGBM):
         raise ModelFileError(
@@ -101,14 +96,12 @@ def _load(library: Library, path: Path) -> LoadedFile:
 
 
 class _Pickled:
-    """Stands for any class of the xgboost package while a pickle is read."""
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads pickled boosters without importing xgboost, which takes a second and 150 MB."""
+    """Unpickles boosters without importing xgboost, which takes a second and 150 MB."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module.partition(".")[0] == "xgboost":
@@ -117,7 +110,6 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _pickled_booster(content: bytes) -> bytes | None:
-    """The serialized booster inside a pickled Booster or scikit-learn wrapper; else None."""
     if content[:1] == b"{":
         return None  # JSON or UBJSON
     try:

@@ -1,13 +1,10 @@
-"""Predicts rows for several XGBoost models in one call, with all their trees in NumPy arrays.
+"""Predicts rows for several XGBoost models in one call, with all trees in NumPy arrays.
 
-The library predicts for one model per call. For one row some 35 µs of a call are overhead, and 30
-more where the model is not in the processor's cache (XGBoost 3.1 to 3.3 read the whole model for
-each call). A container with a thousand models under load pays that for nearly every request. Here
-one step takes all trees of all rows a level down. Sums are added up in the library's order and in
-single precision, so the scores are the same floats.
-
-Every model is compared with the library, bit for bit, when it is added. Models that are not
-supported or compare unequal are left to the library.
+The library predicts for one model per call. For one row, some 35 µs of a call are overhead, and 30
+more if the model is not in the processor's cache (XGBoost 3.1 to 3.3 read the whole model each
+time). Here one step moves all trees of all rows a level down. Sums use the library's order and
+single precision, so scores are equal bit for bit. Each model is compared with the library when it
+is added; unsupported or unequal ones are left to the library.
 """
 
 import random
@@ -35,13 +32,13 @@ __all__ = ["MAX_JOINT_ROWS", "Forest", "ForestPool", "JointPredictor", "Row"]
 
 INITIAL_NODES = 64 * 1024
 MAX_WALKED_TREES = 64 * 1024
-"""Trees that are walked at once; bounds what a call allocates to a few megabytes."""
+"""Trees walked at once; limits a call to a few megabytes."""
 COMPARED_ROWS = 16
 MAX_JOINT_ROWS = 12
-"""Of one model in a call for several: with more rows, a call of the library for them is quicker."""
+"""Rows of one model in a joint call; for more, the library is quicker."""
 
 Span = tuple[int, int]
-"""First node, and the node behind the last."""
+"""Index of the first node and after the last."""
 
 
 class Forest(NamedTuple):
@@ -55,24 +52,24 @@ class Forest(NamedTuple):
 
 
 Row = tuple[Forest, "array[float]"]
-"""A row, as single-precision cells (NaN is missing), and the forest that scores it."""
+"""Float32 cells (NaN is missing) and the forest that scores them."""
 
 
 class ForestPool:
-    """The forests of one process. Any thread may add and remove while another predicts.
+    """The forests of one process. Threads may add and remove while another predicts.
 
-    A prediction reads the arrays as they were when it began. The nodes of a forest do not change
-    until the forest is removed; growing and shrinking put copies in the place of the arrays.
+    Predictions use the arrays of their start. A forest's nodes do not change; resizing copies the
+    arrays.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._nodes = Nodes.empty(INITIAL_NODES)
         self._free: list[Span] = [(0, INITIAL_NODES)]
-        """Unused nodes in order; neighbouring spans are joined."""
+        """Unused spans, sorted and merged."""
 
     def add(self, booster: Booster) -> Forest | None:
-        """Copies the booster's trees into the pool; None if only the library can predict."""
+        """Copies the booster's trees; returns None if only the library can predict."""
         try:
             trees = read_trees(booster)
         except UnsupportedModelError:
@@ -86,7 +83,7 @@ class ForestPool:
         return None
 
     def remove(self, forest: Forest) -> None:
-        """Frees the forest's nodes for other forests: it must not be predicted any more."""
+        """The forest must not be predicted afterwards."""
         with self._lock:
             first, *others = sorted([*self._free, forest.span])
             joined = [first]
@@ -99,7 +96,6 @@ class ForestPool:
             self._shrink()
 
     def predict(self, rows: Sequence[Row]) -> list[float]:
-        """Returns the score of each row."""
         nodes = self._nodes
         return [score for part in _parts(rows) for score in _predict(nodes, part)]
 
@@ -114,12 +110,11 @@ class ForestPool:
             self._free[at : at + 1] = [(begin + count, end)] if begin + count < end else []
             for stored, new in zip(self._nodes, nodes, strict=True):
                 stored[begin : begin + count] = new
-            # In `nodes`, children are counted from the forest's first node.
+            # `nodes` counts children from the forest's first node.
             self._nodes.left[begin : begin + count] += np.int32(begin)
             return begin, begin + count
 
     def _grow(self, count: int) -> int:
-        """Makes room for `count` more nodes; returns the place of their span in `_free`."""
         size = len(self._nodes.feature)
         new_size = 2 * max(size, count)
         self._resize(new_size)
@@ -130,7 +125,7 @@ class ForestPool:
         return len(self._free) - 1
 
     def _shrink(self) -> None:
-        """Gives memory back when the last three quarters are unused."""
+        """Frees memory when the last three quarters are unused."""
         begin, end = self._free[-1]
         new_size = max(INITIAL_NODES, 2 * begin)
         if end == len(self._nodes.feature) and begin <= end // 4 and new_size < end:
@@ -145,7 +140,7 @@ class ForestPool:
         self._nodes = resized
 
     def _predicts_like(self, forest: Forest, trees: Trees, booster: Booster) -> bool:
-        """Compares the scores of rows at the thresholds, just below them, and without cells."""
+        """Compares scores of rows at the thresholds, just below them, and without cells."""
         rows = _rows_at_thresholds(trees.nodes, booster.features)
         expected = booster.predict(array("f", b"".join(rows)), len(rows))
         if expected.vectors or expected.width != 1:
@@ -162,7 +157,7 @@ def _rows_at_thresholds(nodes: Nodes, features: int) -> "list[array[float]]":
         nodes.feature[inner].tolist(), nodes.threshold[inner].tolist(), strict=True
     ):
         thresholds.setdefault(feature, []).append(threshold)
-    chance = random.Random(1)  # the same rows at each load
+    chance = random.Random(1)  # same rows at each load
     for feature, values in thresholds.items():
         at = np.array(chance.choices(values, k=COMPARED_ROWS), np.float32)
         below = np.nextafter(at, np.float32(-np.inf))
@@ -173,7 +168,7 @@ def _rows_at_thresholds(nodes: Nodes, features: int) -> "list[array[float]]":
 
 
 def _parts(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """Splits the rows so that a part has at most MAX_WALKED_TREES trees, or is one row."""
+    """Splits rows by MAX_WALKED_TREES."""
     begin = trees = 0
     for at, (forest, _) in enumerate(rows):
         trees += len(forest.roots)
@@ -190,7 +185,7 @@ def _predict(nodes: Nodes, rows: Sequence[Row]) -> list[float]:
     cells = np.frombuffer(b"".join([row for _, row in rows]), np.float32)
     at = forests[0].roots
     offsets: Indices | int = 0
-    """Of each tree: where its row's cells begin."""
+    """Per tree, the start of its row's cells."""
     if len(rows) > 1:
         at = np.concatenate([forest.roots for forest in forests])
         begins = np.cumsum([0, *(len(row) for _, row in rows[:-1])], dtype=np.int32)
@@ -207,13 +202,13 @@ def _predict(nodes: Nodes, rows: Sequence[Row]) -> list[float]:
 
 
 def _sums(leaves: Floats, counts: Sequence[int], bases: Sequence[float]) -> Floats:
-    """Adds each row's leaves to its base, in order: a sum of floats depends on the order."""
+    """Adds each row's leaves to its base in order: float sums depend on it."""
     width = max(counts)
     members = np.full((len(counts), width + 1), -0.0, np.float32)
     members[:, 0] = bases
     if min(counts) == width:
         members[:, 1:] = leaves.reshape(len(counts), width)
-    else:  # Adding -0.0, which stays behind the leaves of shorter rows, changes no sum.
+    else:  # Padding with -0.0 changes no sum.
         columns = np.concatenate([np.arange(1, count + 1) for count in counts])
         members[np.repeat(np.arange(len(counts)), counts), columns] = leaves
     return np.add.accumulate(members, axis=1)[:, -1]
@@ -231,7 +226,7 @@ def _scores(sums: Floats, forests: Sequence[Forest]) -> list[float]:
 
 
 class Model(Protocol):
-    """The part of an XGBoostModel that a JointPredictor uses."""
+    """The part of XGBoostModel used here."""
 
     @property
     def joint_forest(self) -> Forest: ...
@@ -240,15 +235,13 @@ class Model(Protocol):
 
 
 class JointPredictor:
-    """Predicts for several models in one call. Implements the contract's JointPredictor."""
+    """Implements the contract's JointPrediction."""
 
     def __init__(self, pool: "ForestPool") -> None:
         self.pool = pool
         self._last: Callable[[], Model | None] = lambda: None
-        """The last model that was alone in a call."""
 
     def predict_jointly(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
-        """For each table, a score a row."""
         rows: dict[Model, int] = {}
         for model, table in batch:
             rows[model] = rows.get(model, 0) + table.count
@@ -258,8 +251,7 @@ class JointPredictor:
         return self._predict_apart(batch, apart) if apart else self._predict_together(batch)
 
     def _predict_one(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
-        """Predicts for a single model: by the library, which is quicker unless it has but one row
-        of a model that is not in the processor's cache."""
+        """Uses the library, except for one row of a model outside the processor's cache."""
         model = batch[0][0]
         if model is self._last() or sum(table.count for _, table in batch) > 1:
             scores = model.predict_if_free([table for _, table in batch])
@@ -271,7 +263,7 @@ class JointPredictor:
     def _predict_apart(
         self, batch: Sequence[tuple[Model, Table]], apart: set[Model]
     ) -> list[list[Any]]:
-        """Has the models in `apart` predict their own rows, but for busy ones."""
+        """Lets models in `apart` predict, unless busy."""
         predictions: list[list[Any]] = [[] for _ in batch]
         together = [place for place, (model, _) in enumerate(batch) if model not in apart]
         for model in apart:

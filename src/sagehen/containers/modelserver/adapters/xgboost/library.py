@@ -1,7 +1,7 @@
-"""XGBoost's own C library, called without its Python package.
+"""Calls XGBoost's C library without its Python package.
 
-The package imports scipy, pandas and scikit-learn where they are installed: a second and 150 MB
-that predicting does not need. The C interface used here is the documented, stable one.
+The package imports scipy, pandas and scikit-learn: a second and 150 MB. The C API is documented and
+stable.
 """
 
 import ctypes
@@ -22,14 +22,11 @@ _DENSE = b'{"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3}'
 
 
 class BoosterError(SagehenError):
-    """The library refused; `str()` is its reason without the C++ stack."""
+    """The library reported an error."""
 
 
 class Scores(NamedTuple):
-    """What one call predicts: `width` numbers a row, one after the other.
-
-    `vectors` tells a row of one number in a list from a plain number.
-    """
+    """Holds `width` numbers per row, flat; `vectors` tells lists of one number from numbers."""
 
     values: list[float]
     width: int
@@ -37,7 +34,7 @@ class Scores(NamedTuple):
 
 
 class Library:
-    """The shared library, loaded."""
+    """The loaded shared library."""
 
     def __init__(self, path: Path) -> None:
         join_freed_pieces()
@@ -45,7 +42,7 @@ class Library:
         self._library.XGBGetLastError.restype = ctypes.c_char_p
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Raises BoosterError, or MemoryError if the library could not get memory."""
+        """Raises BoosterError, or MemoryError if allocation failed."""
         if getattr(self._library, name)(*arguments) != 0:
             self.fail()
 
@@ -72,13 +69,13 @@ def find_library() -> Library:
 
 
 class Booster:
-    """One trained model. Predicts with all trees, or those up to the best iteration if set."""
+    """A model that predicts with all trees, or up to the best iteration if set."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
         self._handle = ctypes.c_void_p()
-        # Without one of ours the library makes a new one for every call, and with each of them
-        # reads the machine's limits again: most of what predicting a row would take.
+        # Without a proxy, each call creates one and rereads the machine's limits, most of a row's
+        # time.
         self._proxy = ctypes.c_void_p()
         library.call("XGBoosterCreate", None, ctypes.c_uint64(0), ctypes.byref(self._handle))
         library.call("XGProxyDMatrixCreate", ctypes.byref(self._proxy))
@@ -90,22 +87,21 @@ class Booster:
         )
         self._predict_dense = library.function("XGBoosterPredictFromDense")
         self.content_bytes = 0
-        """Of the file or pickle that the model was read from."""
+        """Size of the model's file or pickle."""
         self.features = 0
         self.rounds = 0
-        """Of those that count; 0 for all."""
+        """Rounds used; 0 for all."""
         self.objective = ""
         self.classes = 0
 
     def load(self, content: bytes) -> None:
-        """From the JSON, UBJSON or (if the library still reads it) old binary form."""
-        if len(content) < 2:  # the library would end the whole process
+        """Reads JSON, UBJSON or the old binary form."""
+        if len(content) < 2:  # the library would abort the process
             raise BoosterError(f"the file has {len(content)} bytes")
         self._library.call("XGBoosterLoadModelFromBuffer", *self._buffer(content))
         self._prepare()
 
     def unserialize(self, content: bytes) -> None:
-        """From the form inside a pickled Booster."""
         self._library.call("XGBoosterUnserializeFromBuffer", *self._buffer(content))
         self._prepare()
 
@@ -114,13 +110,13 @@ class Booster:
         return self._handle, content, ctypes.c_uint64(len(content))
 
     def _prepare(self) -> None:
-        # One thread, as SageMaker's container sets: with more, a small batch takes longer.
+        # One thread, as in SageMaker's container: more slow small batches down.
         self._library.call("XGBoosterSetParam", self._handle, b"nthread", b"1")
         learner = self._configuration()["learner"]
         self.features = int(learner["learner_model_param"]["num_feature"])
         self.classes = int(learner["learner_model_param"]["num_class"])
         self.objective = str(learner["objective"]["name"])
-        # From plain memory the linear booster does not predict, and dart sums in another order.
+        # From plain memory the linear booster cannot predict, and dart sums in another order.
         self._needs_matrix = learner["gradient_booster"]["name"] != "gbtree"
         best = self._attribute(b"best_iteration")
         self.rounds = int(best) + 1 if best else 0
@@ -136,7 +132,7 @@ class Booster:
         self._settings = json.dumps(settings).encode()
 
     def save(self) -> bytes:
-        """The model as JSON, in the format of the library's version. Raises BoosterError."""
+        """Raises BoosterError."""
         length, content = ctypes.c_uint64(), ctypes.POINTER(ctypes.c_char)()
         self._library.call(
             "XGBoosterSaveModelToBuffer",
@@ -162,11 +158,10 @@ class Booster:
         return (value.value or b"").decode() if found.value else ""
 
     def predict(self, cells: "array[float]", rows: int) -> Scores:
-        """Predict `rows` rows of `features` numbers each; NaN is missing. Raises BoosterError.
-
-        Not by two threads at once.
+        """Predicts `rows` rows of `features` numbers; NaN is missing. Not thread-safe. Raises
+        BoosterError.
         """
-        if len(cells) != rows * self.features:  # the library would read beyond them
+        if len(cells) != rows * self.features:  # the library would read beyond the array
             raise BoosterError(f"{rows} rows need {self.features} features each")
         address = cells.buffer_info()[0]
         dense = _DENSE % (address, rows, self.features)
@@ -196,7 +191,6 @@ class Booster:
             self._library.call("XGDMatrixFree", matrix)
 
     def close(self) -> None:
-        """Free the model; it must not be used any more."""
         handle, self._handle = self._handle, ctypes.c_void_p()
         if handle:
             self._library.call("XGBoosterFree", handle)
@@ -209,7 +203,7 @@ class Booster:
 
 
 def average(members: Sequence[list[float]]) -> list[float]:
-    """The mean, in single precision as numpy's mean over float32."""
+    """Averages in single precision, like numpy's float32 mean."""
     total = array("f", members[0])
     for member in members[1:]:
         total = array("f", map(float.__add__, total, member))
@@ -217,6 +211,6 @@ def average(members: Sequence[list[float]]) -> list[float]:
 
 
 def vote(members: Sequence[list[float]]) -> list[float]:
-    """The most frequent label, the lowest of several."""
+    """Returns the most frequent label, the lowest of equals."""
     columns = zip(*members, strict=True)
     return [max(sorted(set(column)), key=column.count) for column in columns]

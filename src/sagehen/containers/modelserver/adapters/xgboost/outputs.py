@@ -1,4 +1,4 @@
-"""Selectable outputs of SageMaker's XGBoost container: SAGEMAKER_INFERENCE_OUTPUT picks keys."""
+"""Selects outputs by SAGEMAKER_INFERENCE_OUTPUT, like SageMaker's XGBoost container."""
 
 from collections.abc import Callable, Sequence
 from math import nan
@@ -29,9 +29,9 @@ KEYS_BY_OBJECTIVE: dict[str, set[str]] = {
 def select_outputs(
     scores: Sequence[Any], keys: Sequence[str], objective: str, classes: int
 ) -> list[dict[str, Any]]:
-    """One dict a row, in the order of `keys`; a key that the objective has not is NaN.
+    """Returns a dict per row; keys that the objective lacks are NaN.
 
-    Raises ValueError for an objective without selectable outputs.
+    Raises ValueError for objectives without selectable outputs.
     """
     possible = KEYS_BY_OBJECTIVE.get(objective)
     if possible is None:
@@ -45,7 +45,6 @@ def select_outputs(
 
 
 def selected_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """One line a row; a list stands quoted, as in Python."""
     return "\n".join(
         ",".join(f'"{value}"' if isinstance(value, list) else str(value) for value in row.values())
         for row in rows
@@ -67,12 +66,10 @@ def _labels(_: Any, objective: str, classes: int) -> list[int]:
 
 
 def _highest(score: Any, _objective: str, _classes: int) -> float:
-    """The probability or raw score of the class that is predicted, or of class 1."""
     return max(score) if isinstance(score, list) else float(score)
 
 
 def _all(score: Any, _objective: str, _classes: int) -> list[float]:
-    """The probability or raw score of every class."""
     return score if isinstance(score, list) else [1.0 - score, score]
 
 

@@ -1,4 +1,4 @@
-"""XGBoost models answered for by the user's script, with the XGBoost package for its defaults."""
+"""Serves XGBoost models by the user's script, with the XGBoost package for defaults."""
 
 import io
 import pickle
@@ -34,7 +34,7 @@ def load_script_model(script: UserScript, model_dir: Path, environment: Environm
 
 
 def _load(model_dir: str) -> Any:
-    """The Booster in the archive's first file: SageMaker asks for a model_fn instead."""
+    """Loads the archive's first file; SageMaker requires a model_fn instead."""
     import xgboost
 
     content = model_files(Path(model_dir))[0].read_bytes()

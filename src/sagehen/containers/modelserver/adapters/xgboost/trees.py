@@ -1,7 +1,7 @@
-"""Reads the trees of an XGBoost model into arrays, from the JSON that the library saves it as.
+"""Reads an XGBoost model's trees into arrays, from its JSON.
 
-Only models whose predictions ForestPool can compute exactly are read: gradient-boosted trees with
-one number as output and numeric splits. All others raise UnsupportedModelError.
+Raises UnsupportedModelError unless ForestPool can predict exactly: gradient-boosted trees, one
+output, numeric splits.
 """
 
 import ctypes
@@ -17,9 +17,9 @@ from sagehen.containers.modelserver.adapters.xgboost.library import Booster, Boo
 __all__ = ["Floats", "Indices", "Nodes", "Trees", "UnsupportedModelError", "read_trees"]
 
 MAX_MODEL_BYTES = 4 * 1024 * 1024
-"""A larger model file is not even saved as JSON, which takes several times its memory."""
+"""Larger models are not saved as JSON, which takes several times their memory."""
 MAX_NODES = 20_000
-"""With more nodes, the library's own call is as quick: nearly all its time goes to the trees."""
+"""With more nodes, the library is as quick: trees take nearly all its time."""
 MAX_FEATURES = 4096
 """Copying wider rows takes longer than predicting them."""
 
@@ -29,26 +29,24 @@ Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
 
 class UnsupportedModelError(Exception):
-    """Only the library itself can predict with this model."""
+    """Only the library can predict with this model."""
 
 
 class Nodes(NamedTuple):
-    """The nodes of one or more trees, one array per property."""
+    """The nodes of some trees, one array per property."""
 
     feature: Indices
-    """Which cell of the row decides; 0 in a leaf."""
+    """Index of the deciding cell; 0 in a leaf."""
     threshold: Floats
-    """A row whose cell is below goes to the left. Infinity in a leaf: cells are finite."""
+    """Cells below go left. Infinity in a leaf: cells are finite."""
     left: Indices
-    """Index of the left child; the right child is the next node. A leaf's own index."""
+    """Index of the left child, with the right child next; a leaf's own index."""
     value: Floats
-    """What a leaf adds to the sum."""
     missing_right: Flags
-    """Whether a row without the cell goes to the right."""
 
     @staticmethod
     def empty(count: int) -> "Nodes":
-        """Uninitialised arrays: pages that are never written take no memory."""
+        """Leaves arrays uninitialised: unwritten pages take no memory."""
         return Nodes(
             np.empty(count, np.int32),
             np.empty(count, np.float32),
@@ -59,13 +57,12 @@ class Nodes(NamedTuple):
 
 
 class Trees(NamedTuple):
-    """One model: its score for a row is `transform(base + the sum of one leaf per tree)`."""
+    """Scores are `transform(base + the sum of one leaf per tree)`."""
 
     nodes: Nodes
     roots: Indices
-    """In the order in which the library adds up their leaves."""
+    """In the order in which the library adds leaves."""
     depth: int
-    """Steps from the roots to the farthest leaf."""
     base: float
     transform: Callable[[Floats], Floats] | None
 
@@ -79,7 +76,7 @@ class _Tree(msgspec.Struct):
     right_children: list[int]
     split_indices: list[int]
     split_conditions: list[float]
-    """The threshold, or the value of a leaf."""
+    """Thresholds, or values of leaves."""
     default_left: list[int]
     split_type: list[int] = []
     tree_param: _TreeParam = msgspec.field(default_factory=_TreeParam)
@@ -106,7 +103,7 @@ class _Objective(msgspec.Struct):
 
 class _LearnerParam(msgspec.Struct):
     base_score: str
-    """One number, or a list of them as text: XGBoost 3.1 and later write "[5E-1]"."""
+    """A number, or a list as text: XGBoost 3.1 and later write "[5E-1]"."""
 
 
 class _Learner(msgspec.Struct):
@@ -116,8 +113,6 @@ class _Learner(msgspec.Struct):
 
 
 class _Saved(msgspec.Struct):
-    """The fields of XGBoost's JSON that are needed here."""
-
     learner: _Learner
 
 
@@ -148,10 +143,8 @@ def read_trees(booster: Booster) -> Trees:
 
 
 def _saved(booster: Booster) -> bytes:
-    """The model as JSON.
-
-    The library keeps a copy of the JSON until the calling thread ends or the booster is freed:
-    hence a thread for this one call.
+    """Uses a thread, because the library keeps a copy until the calling thread ends or the booster
+    is freed.
     """
     content: list[bytes] = []
     failures: list[BoosterError] = []
@@ -171,7 +164,6 @@ def _saved(booster: Booster) -> bytes:
 
 
 def _trees_in_use(model: _Model, rounds: int) -> list[_Tree]:
-    """The trees of the first `rounds` rounds; of all for 0."""
     trees = model.trees
     if rounds:
         trees = trees[: rounds * int(model.gbtree_model_param.num_parallel_tree)]
@@ -210,7 +202,7 @@ def _column(trees: Sequence[_Tree], name: str) -> Indices:
 
 
 def _depth(nodes: Nodes, roots: Indices) -> int:
-    """Steps from the roots to the farthest leaf. Raises UnsupportedModelError for a cycle."""
+    """Raises UnsupportedModelError for a cycle."""
     depth, visited, level = 0, len(roots), roots
     while len(inner := level[nodes.left[level] != level]):
         level = np.concatenate([nodes.left[inner], nodes.left[inner] + 1])
@@ -221,8 +213,8 @@ def _depth(nodes: Nodes, roots: Indices) -> int:
     return depth
 
 
-# The transforms repeat the library's operations one by one, in single precision, and call the
-# C library's expf and logf as it does: the results are the same floats.
+# The transforms repeat the library's float32 operations one by one, with the C library's expf and
+# logf, for equal results.
 _MATH = ctypes.CDLL(None)
 for _name in ("expf", "logf"):
     getattr(_MATH, _name).argtypes = [ctypes.c_float]
@@ -260,9 +252,7 @@ def _logarithm(base_score: float) -> float:
 
 class _OutputRule(NamedTuple):
     margin: Callable[[float], float]
-    """Makes the sum's first member from the base score."""
     transform: Callable[[Floats], Floats] | None
-    """Makes scores from sums."""
 
 
 _PLAIN = _OutputRule(_single, None)
