@@ -12,7 +12,10 @@ GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "first-endpoint.md"
 
 def test_curl_invokes_the_endpoint(server: Server, deploy: Deployer) -> None:
     (command,) = re.findall(r"^    curl .*?\n\n", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    assert deploy.endpoint("house", DOUBLE)["EndpointStatus"] == "InService"
+    # Another name than the guide's: benchmarks make a model `house` on the server that files share.
+    command, replaced = re.subn("/house/", "/first-endpoint/", command)
+    assert replaced == 1
+    assert deploy.endpoint("first-endpoint", DOUBLE)["EndpointStatus"] == "InService"
     answer = subprocess.run(
         ["sh", "-ec", command], env=server.env, capture_output=True, text=True, check=False
     )
