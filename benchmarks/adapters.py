@@ -1,4 +1,4 @@
-"""What an adapter of the model server adds to the framework's own call, in microseconds.
+"""The microseconds that an adapter of the model server adds to the framework's own call.
 
     python3 benchmarks/adapters.py [--seconds 2] [--only onnx,lightgbm] [--save]
 

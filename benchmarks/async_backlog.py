@@ -1,4 +1,4 @@
-"""What a queue costs as it grows: its steps, its disk, and the memory of the server over it."""
+"""The cost of a growing queue: time of each step, disk, and the server's memory."""
 
 import os
 import shutil
@@ -46,7 +46,7 @@ LEASE_SECONDS = 30
 
 @dataclass(frozen=True)
 class Level:
-    """What was measured with so many waiting."""
+    """Measurements with one number of waiting requests."""
 
     rows: int
     milliseconds: Measured
@@ -81,7 +81,7 @@ def measure(levels: Sequence[int], seconds: float, others: Others) -> list[Level
 
 
 def over_backlog(folder: Path, seconds: float, others: Others) -> tuple[Measured, Measured]:
-    """What memory the server takes, and how fast it accepts."""
+    """Measures the server's memory, and how fast it accepts requests."""
     with server(folder) as running:
         asked = others.undisturbed(partial(ask, running, seconds))
         return memory_of(running), asked

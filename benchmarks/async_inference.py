@@ -63,7 +63,7 @@ def parse_arguments() -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Bench:
-    """What every measurement needs."""
+    """The parts that every measurement needs."""
 
     seconds: float
     cache: Path

@@ -1,4 +1,4 @@
-"""What async_inference.py has measured, as tables, and whether it is what the project aims at."""
+"""Prints the measurements of async_inference.py as tables, and whether they meet the targets."""
 
 import statistics
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What batching is worth: several models, each with it on and off, beside two peers with it on.
+"""Measures the gain by batching: several models with it on and off, beside two peers with it on.
 
     python3 benchmarks/batching.py [--seconds 5] [--repeats 3] [--connections 1,8,64,256]
         [--models xgboost,sklearn,onnx,huggingface] [--only sagehen,…] [--cache DIR] [--save]
@@ -65,7 +65,7 @@ def parse_arguments() -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Bench:
-    """What every measurement needs."""
+    """The parts that every measurement needs."""
 
     seconds: float
     connections: Sequence[int]

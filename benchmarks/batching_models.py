@@ -27,7 +27,7 @@ class Made:
     """A model on the disk, and what it says."""
 
     path: Path
-    """What a peer loads."""
+    """The model file that a peer loads."""
     files: dict[str, Path]
     """Of the archive that Sagehen loads, by their names there."""
     questions: list[str]

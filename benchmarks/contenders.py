@@ -1,4 +1,4 @@
-"""Who is compared: Sagehen and its peers, the frameworks as they come and in their best mode."""
+"""The compared servers: Sagehen, and its peers as they come and in their best mode."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

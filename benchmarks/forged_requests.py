@@ -270,7 +270,7 @@ def _wrong_ones(server: Any, host: str, rng: random.Random) -> Iterator[tuple[st
 
 
 def _held(server: Any) -> str:
-    """What forged requests would change."""
+    """The resources that forged requests would change."""
     sns, sqs, s3 = (server.client(name) for name in ("sns", "sqs", "s3"))
     sagemaker, events = server.client("sagemaker"), server.client("events")
     return json.dumps(

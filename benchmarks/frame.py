@@ -1,4 +1,4 @@
-"""What the benchmarks share: their options, one measurement, and the parts of a table."""
+"""Parts that the benchmarks share: their options, one measurement, and the parts of a table."""
 
 import argparse
 import datetime
@@ -16,7 +16,7 @@ WARM_UP_SHARE = 0.2
 """Of a measurement's time, under the same load, before it."""
 
 Measured = dict[str, float]
-"""What load.py says of one measurement."""
+"""The output of load.py for one measurement."""
 
 
 def options(description: str | None, seconds: float) -> argparse.ArgumentParser:

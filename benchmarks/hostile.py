@@ -1,4 +1,4 @@
-"""What clients that mean no good cost a server in memory, and whether it answers others meanwhile.
+"""A server's memory under hostile clients, and whether it answers others meanwhile.
 
 Each load has a server of its own: resident memory of the gateways and of control before it, the
 most under it, and 2 s after it; then what a client that only asks for `/_sagehen/health` got

@@ -1,4 +1,4 @@
-"""What every side is asked: rows for one XGBoost model, whose own predictions are the answers."""
+"""The requests to every side: rows for one XGBoost model, whose own predictions are the answers."""
 
 import http.client
 import time

@@ -1,4 +1,4 @@
-"""What a server costs that nobody asks anything: memory, processor time, syncs and wake-ups.
+"""The cost of an idle server: memory, processor time, syncs and wake-ups.
 
     python3 benchmarks/idle.py [--endpoints 0,1,5] [--seconds 60] [--before ENV] [--save]
 
@@ -42,7 +42,7 @@ INSTANCES = "instances"
 
 @dataclass(frozen=True)
 class Usage:
-    """What processes have used since each began; memory is what they hold now."""
+    """Resources used since each process began; memory is the present one."""
 
     processes: int
     cpu_seconds: float
@@ -54,7 +54,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Idle:
-    """What was measured of one role over a while, or of all together."""
+    """Measurements of one role over a while, or of all together."""
 
     role: str
     processes: int
@@ -146,7 +146,7 @@ def idle(role: str, before: Usage, after: Usage, seconds: float) -> Idle:
 
 
 def usage_by_role(running: Server) -> dict[str, Usage]:
-    """Of each role, of all instances, and of everything together."""
+    """Returns a row for each role, one for all instances, and one for everything."""
     inside = Inside(running)
     by_role = defaultdict(list)
     for role, pid in (*inside.roles().items(), *((INSTANCES, one) for one in instances(inside))):
@@ -266,7 +266,7 @@ def cells(result: Result) -> list[str]:
 
 
 def targets(results: Sequence[Result]) -> list[str]:
-    """Of a server without endpoints."""
+    """for a server without endpoints"""
     bare = next((one for one in results if one.side == "now" and one.endpoints == 0), None)
     if bare is None:
         return ["- Not measured without endpoints."]

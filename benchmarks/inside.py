@@ -1,4 +1,4 @@
-"""What goes on inside a server that runs, seen from outside: its processes, routes and board."""
+"""Looks into a running server from outside: its processes, routes and in-flight table."""
 
 import mmap
 import socket
@@ -68,7 +68,7 @@ class Inside:
         return msgspec.json.decode(self._run("routes.json").read_bytes(), type=RouteTable)
 
     def outstanding(self, instance: InstanceRoute) -> int:
-        """What the gateways wait for from an instance."""
+        """Requests that the gateways have outstanding at an instance."""
         assert instance.board_column is not None
         with self._run("board").open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -1,4 +1,4 @@
-"""What a measurement was made on: without it, a number means nothing."""
+"""Describes the machine of a measurement: without it, a number means nothing."""
 
 import os
 import platform

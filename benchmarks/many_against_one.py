@@ -50,7 +50,7 @@ from sides import Failed, Server, Side, server
 QUESTIONS = 4000
 TICKS = os.sysconf("SC_CLK_TCK")
 LEAST_SHARE = 0.9
-"""Of one model's throughput that many models are to have."""
+"""share of one model's throughput that many models are to reach"""
 SINGLE, ALONE, ONE, MANY = (
     "single-model endpoint",
     "single-model endpoint, a row a call",

@@ -1,4 +1,4 @@
-"""What multimodel.py has measured, as tables, and whether it is what the project aims at."""
+"""Prints the measurements of multimodel.py as tables, and whether they meet the targets."""
 
 import statistics
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ Warm = tuple[str, Measured]
 
 @dataclass
 class Result:
-    """What was measured of one server."""
+    """Measurements of one server."""
 
     key: str
     name: str

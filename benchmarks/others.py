@@ -1,4 +1,4 @@
-"""What the rest of the machine does meanwhile: a measurement beside other work means little."""
+"""Watches the rest of the machine: a measurement beside other work means little."""
 
 import os
 import time

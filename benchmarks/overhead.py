@@ -1,4 +1,4 @@
-"""What a gateway adds to a call: Sagehen's, with signatures, next to nginx's, in one run.
+"""The time that a gateway adds to a call: Sagehen's, with signatures, next to nginx's, in one run.
 
     python3 benchmarks/overhead.py [--seconds 5] [--repeats 5] [--save]
 

@@ -1,4 +1,4 @@
-"""What the project aims at beside its peers, and whether a run shows it."""
+"""The project's targets beside its peers, and whether a run meets them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ BEST_TIMES = 6
 DEFAULT_TIMES = 15
 """Of the quickest framework as it comes."""
 ADDED_MS = 0.15
-"""What Sagehen may add to a bare call at one connection."""
+"""bound on what Sagehen adds to a bare call at one connection"""
 
 
 @dataclass

@@ -58,7 +58,7 @@ def parse_arguments() -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Bench:
-    """What every measurement needs."""
+    """The parts that every measurement needs."""
 
     question: Question
     seconds: float

@@ -52,7 +52,7 @@ class Side:
     number: Callable[[str], float] = float
     """The prediction in the body of an answer."""
     home: Path | None = None
-    """Of a server of ours, where its token lies."""
+    """of a Sagehen server, for its token"""
 
 
 @contextmanager
@@ -81,7 +81,7 @@ class Server:
     keys: dict[str, str]
     home: Path
     pid: int
-    """Of the supervisor, whose children the gateways, control and the agent are."""
+    """of the supervisor, the parent of gateways, control and agent"""
 
     @property
     def address(self) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""What it costs to check the signature of one invocation: Sagehen's way next to botocore's.
+"""The cost of checking one invocation's signature: Sagehen's way next to botocore's.
 
     python3 benchmarks/signatures.py [--seconds 5] [--save]
 

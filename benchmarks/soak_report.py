@@ -1,4 +1,4 @@
-"""What came of a soak, and whether that is as it should be."""
+"""Prints the results of a soak test, and whether they meet the targets."""
 
 import argparse
 import datetime

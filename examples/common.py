@@ -1,4 +1,4 @@
-"""What the examples share: small models to deploy, and a check against using AWS by mistake.
+"""Parts that the examples share: small models to deploy, and a check against using AWS by mistake.
 
 `python3 examples/common.py FOLDER` writes one archive per city, for the shell example.
 """

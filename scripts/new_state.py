@@ -15,7 +15,7 @@ _HEAD = "-- Made by scripts/new_state.py from the migrations.\n"
 
 
 def statements(state: Path) -> str:
-    """What makes a state like that at `state`, which has no rows but its revision."""
+    """Returns SQL that makes a state like `state`, which has no rows but its revision."""
     with closing(sqlite3.connect(state)) as database:
         made = database.execute(
             "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' "

@@ -91,7 +91,7 @@ def server(home: Path, settings: str) -> Iterator[psutil.Process]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """What `eval "$(sagehen env)"` exports."""
+    """The variables that `eval "$(sagehen env)"` exports."""
     keys = json.loads((home / "credentials.json").read_text())
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},

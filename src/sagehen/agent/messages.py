@@ -45,7 +45,7 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done with models since the last request."""
+    """Models used, and loans that ended, since the last request."""
 
     model_names: tuple[str, ...] = ()
     given_back: dict[str, int] = {}

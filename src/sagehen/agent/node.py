@@ -1,4 +1,4 @@
-"""What the instances of a node share."""
+"""State that the instances of a node share."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING

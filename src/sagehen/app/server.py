@@ -34,7 +34,7 @@ _LISTEN_BACKLOG = 4096
 
 @dataclass(frozen=True)
 class RunningServer:
-    """What a user needs to know of a running server."""
+    """The URL, home, keys and settings of a running server."""
 
     url: str
     reachable: Sequence[str]

@@ -88,7 +88,7 @@ class Action(StrEnum):
 
 
 class StackStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do for one resource."""
+    """The next action for one resource."""
 
     action: Action
     desired: Desired

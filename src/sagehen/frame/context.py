@@ -1,4 +1,4 @@
-"""What every operation gets besides its parameters."""
+"""The context that every operation gets besides its parameters."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping

@@ -25,7 +25,7 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class ModelData:
-    """What to fetch: an archive, or plain files (an object, or all below a prefix)."""
+    """The source of model data: an archive, or plain files (an object, or all below a prefix)."""
 
     location: Location
     compressed: bool = True

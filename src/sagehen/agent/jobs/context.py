@@ -1,4 +1,4 @@
-"""What a node's jobs share: pace, threads, and the reports of ended attempts."""
+"""State that a node's jobs share: pace, threads, and the reports of ended attempts."""
 
 import contextlib
 import logging

@@ -10,7 +10,7 @@ __all__ = ["StopState"]
 
 
 class StopState:
-    """What an attempt was told.
+    """Whether, and how, an attempt was told to stop.
 
     Args:
         grace_seconds: default, from SIGTERM to SIGKILL.

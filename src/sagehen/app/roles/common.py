@@ -30,7 +30,7 @@ KEEP_ALIVE_SECONDS = 75
 
 @dataclass(frozen=True)
 class Start:
-    """What the supervisor passed to this process."""
+    """The settings, home and sockets that the supervisor passed to this process."""
 
     settings: "Settings"
     home: Home

@@ -32,7 +32,7 @@ class RequirementsError(SagehenError):
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """What to install of one code folder."""
+    """The requirements, or the project, of one code folder."""
 
     folder: Path
     package: bool = False

@@ -104,7 +104,7 @@ _BEARER = "bearer "
 
 
 class Access(Enum):
-    """What a request needs to reach an own path."""
+    """The proof that an own path requires of a request."""
 
     KEYS = "a signature, or the token"
     HEALTH = "nothing"

@@ -142,7 +142,7 @@ class Body:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Invoker:
-    """What every invocation uses."""
+    """The shared objects that every invocation uses."""
 
     admission: Admission
     stream_admission: Admission

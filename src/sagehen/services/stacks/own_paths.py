@@ -43,7 +43,7 @@ __all__ = [
 
 
 class StackClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Who works on a stack now; a claim ends unless it is renewed."""
+    """The run that works on a stack now; a claim ends unless it is renewed."""
 
     holder: str
     """One run of `sagehen apply`."""

@@ -143,7 +143,7 @@ class Sampler:
             self._recorder.look(*look)
 
     def _sample_backlogs(self) -> None:
-        """Of several controls with one state, one samples."""
+        """Only one of several controls that share a state samples."""
         now = self._clock.now()
         with self._database.read() as connection:
             found = list(self._backlogs(connection, now))

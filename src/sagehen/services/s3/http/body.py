@@ -33,7 +33,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class BodyPlan:
-    """What the headers say of the body."""
+    """The body as the headers describe it."""
 
     size: int
     """bytes, without the encoding of chunks"""

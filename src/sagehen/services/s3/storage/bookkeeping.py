@@ -1,4 +1,4 @@
-"""What every object store keeps on this machine: buckets, drafts and parts of uploads."""
+"""Records that every object store keeps on this machine: buckets, drafts and parts of uploads."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence

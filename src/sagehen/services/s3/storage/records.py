@@ -83,7 +83,7 @@ NEW_BUCKET = BucketSettings(
 
 
 class ChecksumKind(StrEnum):
-    """What a multipart object's checksum covers."""
+    """The coverage of a multipart object's checksum."""
 
     FULL_OBJECT = "FULL_OBJECT"
     """all bytes in order"""
@@ -102,7 +102,7 @@ class Checksum(msgspec.Struct, frozen=True):
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says about an object."""
+    """The attributes that a client gives an object."""
 
     headers: Mapping[str, str] = {}
     """headers that reads repeat, e.g. `content-type`"""
@@ -165,7 +165,7 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WriteCondition(msgspec.Struct, frozen=True):
-    """What must hold at the moment of the write."""
+    """The conditions that must hold at the moment of the write."""
 
     absent: bool = False
     etag: str | None = None
@@ -176,7 +176,7 @@ ALWAYS = WriteCondition()
 
 
 class ListingQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What part of a bucket to list. Keys sort by UTF-8 bytes."""
+    """The part of a bucket to list. Keys sort by UTF-8 bytes."""
 
     prefix: str = ""
     delimiter: str = ""

@@ -112,7 +112,7 @@ _NOT_RUNNING = (EndpointStatus.FAILED, EndpointStatus.DELETING)
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What all instances share."""
+    """The machine's resources, which all instances share."""
 
     vcpus: int
     memory_bytes: int

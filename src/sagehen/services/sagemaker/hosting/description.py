@@ -1,4 +1,4 @@
-"""What DescribeEndpoint and ListEndpoints return of an endpoint."""
+"""The answers of DescribeEndpoint and ListEndpoints."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -53,7 +53,7 @@ class EndpointConfigRecord(DefinedRecord, frozen=True, kw_only=True):
 
 
 class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a production or shadow variant runs."""
+    """The model, instances and limits of a production or shadow variant."""
 
     name: str
     instance_type: str
@@ -97,9 +97,9 @@ class EndpointRecord(NamedRecord, frozen=True, kw_only=True):
     status: EndpointStatus
     failure_reason: str | None = None
     current: Deployment | None = None
-    """What serves."""
+    """the deployment in service"""
     target: Deployment | None = None
-    """What is being deployed, if anything."""
+    """the deployment under way"""
     last_deployment_config: dict[str, Any] | None = None
 
 

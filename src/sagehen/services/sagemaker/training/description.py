@@ -1,4 +1,4 @@
-"""What DescribeTrainingJob and ListTrainingJobs return of a job."""
+"""The answers of DescribeTrainingJob and ListTrainingJobs."""
 
 from typing import Any
 

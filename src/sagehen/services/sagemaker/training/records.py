@@ -46,7 +46,7 @@ class SecondaryStatus(StrEnum):
 
 
 class JobStage(StrEnum):
-    """What the reconciler has to do with a job."""
+    """The reconciler's task with a job."""
 
     WAITING = "waiting"
     """Waits for room or for its time limit."""

@@ -33,7 +33,7 @@ Reports = Mapping[str, InstanceReport]
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of one endpoint."""
+    """The facts about one endpoint."""
 
     endpoint: EndpointRecord | None
     """None for instances of a deleted endpoint."""
@@ -49,7 +49,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointStep:
-    """What to do, in this order: rows, routes, agent."""
+    """The next changes, made in this order: rows, routes, agent."""
 
     endpoint: EndpointRecord | None = None
     gone: EndpointRecord | None = None

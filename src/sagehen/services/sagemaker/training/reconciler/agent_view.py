@@ -1,4 +1,4 @@
-"""What control knows of the attempts at an agent, from reports and from its own requests."""
+"""Control's knowledge of an agent's attempts, from reports and from its own requests."""
 
 from collections.abc import Mapping
 

@@ -90,7 +90,7 @@ OnEnd = Callable[[Connection, TrainingJobRecord], None]
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptRequests:
-    """What to ask of the agent."""
+    """Requests to the agent."""
 
     put: tuple[JobSpec, ...] = ()
     stop: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What becomes of a training job next, as pure functions of its row, its attempt and the time."""
+"""The next step of a training job, as pure functions of its row, its attempt and the time."""
 
 import math
 from dataclasses import dataclass
@@ -42,14 +42,14 @@ class AttemptPresence(Enum):
     ASKED = "asked"
     """The request was not answered: the agent may have taken it."""
     ABSENT = "absent"
-    """It was never reported."""
+    """The agent never reported the attempt."""
     LOST = "lost"
-    """It was reported, and its agent died with it."""
+    """The agent reported the attempt, and died with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """What is known of a job's newest attempt."""
+    """The facts about a job's newest attempt."""
 
     presence: AttemptPresence
     report: JobReport | None = None
