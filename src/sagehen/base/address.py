@@ -34,8 +34,15 @@ def reachable_urls(host: str, port: int) -> list[str]:
     address = _address_of(host)
     if not address.is_unspecified:
         return [] if address.is_loopback else [_url(address, port)]
-    found = [one for one in _own_addresses() if one.version <= address.version]
-    return [_url(one, port) for one in sorted(found, key=lambda one: (one.version, int(one)))]
+    addresses = [
+        candidate for candidate in _own_addresses() if candidate.version <= address.version
+    ]
+    return [
+        _url(candidate, port)
+        for candidate in sorted(
+            addresses, key=lambda candidate: (candidate.version, int(candidate))
+        )
+    ]
 
 
 def _own_addresses() -> Iterator[_Address]:
@@ -43,9 +50,9 @@ def _own_addresses() -> Iterator[_Address]:
     import psutil  # slow to import, and only `up` needs it
 
     for addresses in psutil.net_if_addrs().values():
-        for one in addresses:
-            if one.family in (socket.AF_INET, socket.AF_INET6):
-                address = ipaddress.ip_address(one.address.partition("%")[0])
+        for entry in addresses:
+            if entry.family in (socket.AF_INET, socket.AF_INET6):
+                address = ipaddress.ip_address(entry.address.partition("%")[0])
                 if not (address.is_loopback or address.is_link_local):
                     yield address
 

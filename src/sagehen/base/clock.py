@@ -35,7 +35,7 @@ class SystemClock:
 SYSTEM: Clock = SystemClock()
 
 
-LEAST_SECONDS = 2.0
+MIN_JUMP_SECONDS = 2.0
 """shorter jumps are adjustments of the clock, or pauses of this process between two looks"""
 
 
@@ -54,12 +54,13 @@ class ClockJumps:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen = (clock.now(), clock.monotonic())
+        self._last_reading = (clock.now(), clock.monotonic())
 
     def look(self) -> ClockJump | None:
-        (wall, monotonic), self._seen = self._seen, (self._clock.now(), self._clock.monotonic())
-        now, passed = self._seen[0], self._seen[1] - monotonic
+        wall, monotonic = self._last_reading
+        self._last_reading = now, _ = self._clock.now(), self._clock.monotonic()
+        passed = self._last_reading[1] - monotonic
         seconds = now - wall - passed
-        if abs(seconds) < LEAST_SECONDS:
+        if abs(seconds) < MIN_JUMP_SECONDS:
             return None
         return ClockJump(seconds=seconds, since=now - passed, now=now)

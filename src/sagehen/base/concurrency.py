@@ -1,14 +1,17 @@
-"""Runs blocking work in threads, and wakes an event loop's task from any thread."""
+"""Runs blocking work in threads, waits for the first of several awaitables, and wakes an event
+loop's task from any thread."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
-__all__ = ["Threads", "Wake", "in_thread"]
+__all__ = ["Threads", "Wake", "first_of", "in_thread"]
 
 T = TypeVar("T")
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 
 class Threads:
@@ -36,6 +39,37 @@ async def in_thread(work: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([running])
         raise
+
+
+@overload
+async def first_of(
+    first: Awaitable[First], second: Awaitable[Second], /
+) -> tuple[asyncio.Future[First] | None, asyncio.Future[Second] | None]: ...
+
+
+@overload
+async def first_of(*awaitables: Awaitable[Any]) -> tuple[asyncio.Future[Any] | None, ...]: ...
+
+
+async def first_of(*awaitables: Awaitable[Any]) -> tuple[asyncio.Future[Any] | None, ...]:
+    """Waits until one of `awaitables` is done; returns a done future for each that is, and None for
+    each of the others.
+
+    Coroutines that are not done are cancelled and awaited; tasks of the caller run on.
+    """
+    futures = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    started = [
+        future
+        for future, awaitable in zip(futures, awaitables, strict=True)
+        if future is not awaitable
+    ]
+    try:
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        return tuple(future if future.done() else None for future in futures)
+    finally:
+        for future in started:
+            future.cancel()
+        await asyncio.gather(*started, return_exceptions=True)
 
 
 class Wake:

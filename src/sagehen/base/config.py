@@ -36,19 +36,22 @@ def load_settings(config: Path | None = None, **flags: Any) -> Settings:
 
     Raises SettingError.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
-    home = Path(given.get("home") or os.environ.get(PREFIX + "HOME") or "~/.sagehen")
-    given["home"] = home.expanduser().absolute()
+    overrides = {name: value for name, value in flags.items() if value is not None}
+    home = Path(overrides.get("home") or os.environ.get(PREFIX + "HOME") or "~/.sagehen")
+    overrides["home"] = home.expanduser().absolute()
     if chosen := config or os.environ.get(PREFIX + "CONFIG"):
-        given["config"] = Path(chosen).expanduser().absolute()
-        if not given["config"].is_file():
-            raise SettingError(f"There is no configuration file {given['config']}.")
+        overrides["config"] = Path(chosen).expanduser().absolute()
+        if not overrides["config"].is_file():
+            raise SettingError(
+                f"There is no settings file {overrides['config']}. Correct --config or "
+                f"{PREFIX}CONFIG."
+            )
     _refuse_unknown_variables()
-    file = _file(given)
+    file = _file(overrides)
     try:
-        return Settings.model_construct(**dict(_Sources(**given)))
+        return Settings.model_construct(**dict(_Sources(**overrides)))
     except ValidationError as error:
-        raise SettingError(_say(error, file)) from error
+        raise SettingError(_describe_error(error, file)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, SettingsError) as error:
         raise SettingError(
             f"A setting in {file} or the environment is malformed: {error}"
@@ -57,8 +60,8 @@ def load_settings(config: Path | None = None, **flags: Any) -> Settings:
         raise SettingError(f"The settings in {file} cannot be read: {error.strerror}.") from error
 
 
-def _file(given: Mapping[str, Any]) -> Path:
-    return Path(given.get("config") or given["home"] / "sagehen.toml")
+def _file(overrides: Mapping[str, Any]) -> Path:
+    return Path(overrides.get("config") or overrides["home"] / "sagehen.toml")
 
 
 class _Sources(Settings, BaseSettings):
@@ -98,22 +101,25 @@ class _Variables(EnvSettingsSource):
 
 class _SettingsFile(TomlConfigSettingsSource):
     def __call__(self) -> dict[str, Any]:
-        found = super().__call__()
+        settings = super().__call__()
         for name in ("home", "config"):
-            if name in found:
+            if name in settings:
                 # These locate the file, so they are needed first.
                 raise SettingError(
-                    f"{name} cannot stand in a file of settings: give --{name} or "
-                    f"{PREFIX}{name.upper()}."
+                    f"{name} cannot be set in a settings file, because it locates that file. Use "
+                    f"--{name} or {PREFIX}{name.upper()}."
                 )
-        return found
+        return settings
 
 
 def _refuse_unknown_variables() -> None:
-    known = {PREFIX + name.upper() for name in _names()}
+    variables = {PREFIX + name.upper() for name in _names()}
     for name in os.environ:
-        if name.startswith(PREFIX) and name not in known:
-            raise SettingError(f"{name} is not a setting; see docs/reference/settings.md.")
+        if name.startswith(PREFIX) and name not in variables:
+            raise SettingError(
+                f"The environment variable {name} is not a setting. Correct or unset it; "
+                "docs/reference/settings.md lists the settings."
+            )
 
 
 def _names() -> Iterator[str]:
@@ -124,18 +130,18 @@ def _names() -> Iterator[str]:
             yield from (f"{name}{_NESTED}{key}" for key in field.annotation.model_fields)
 
 
-def _say(error: ValidationError, file: Path) -> str:
-    lines = []
-    for fault in error.errors():
-        name = ".".join(str(part) for part in fault["loc"]) or "settings"
-        message = fault["msg"].removeprefix("Value error, ")
-        if fault["type"] == "extra_forbidden":
-            lines.append(f"{name} is not a setting (in {file}).")
-        elif fault["type"] == "dict_type":
+def _describe_error(error: ValidationError, file: Path) -> str:
+    messages = []
+    for details in error.errors():
+        name = ".".join(str(part) for part in details["loc"]) or "settings"
+        message = details["msg"].removeprefix("Value error, ")
+        if details["type"] == "extra_forbidden":
+            messages.append(f"{name} is not a setting (in {file}).")
+        elif details["type"] == "dict_type":
             # The value may hold keys of an object store.
-            lines.append(f"{name}: {message}: a table in the file, JSON in a variable.")
-        elif isinstance(fault["input"], dict):
-            lines.append(f"{name}: {message}.")
+            messages.append(f"{name}: {message}: a table in the file, JSON in a variable.")
+        elif isinstance(details["input"], dict):
+            messages.append(f"{name}: {message}.")
         else:
-            lines.append(f"{name}: {message}, but it is {fault['input']!r}.")
-    return "\n".join(lines)
+            messages.append(f"{name}: {message}, but it is {details['input']!r}.")
+    return "\n".join(messages)

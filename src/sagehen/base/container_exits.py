@@ -21,12 +21,12 @@ _PACKAGES = {
 
 def hint(text: str) -> str:
     """Returns "" for other errors."""
-    found = _MISSING.search(text)
-    if found is None:
+    match = _MISSING.search(text)
+    if match is None:
         return ""
-    module = found[1]
+    module = match[1]
     if module in _PACKAGES:
-        what = f"name {_PACKAGES[module]} in the requirements.txt beside the script"
+        advice = f"name {_PACKAGES[module]} in the requirements.txt beside the script"
     else:
-        what = "no package has it, so write the script without it"
-    return f" ({module} is in AWS's images and not here: {what})"
+        advice = "no package has it, so write the script without it"
+    return f" ({module} is in AWS's images and not here: {advice})"

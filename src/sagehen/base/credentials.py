@@ -28,11 +28,11 @@ class Credentials:
 def make_credentials(path: Path) -> Credentials:
     """Makes a missing key. Raises HomeError."""
     if not path.exists():
-        made = {
+        keys = {
             "access_key": "AKSH" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(16)),
             "secret_key": secrets.token_urlsafe(30),
         }
-        _write_secret(path, json.dumps(made))
+        _write_secret(path, json.dumps(keys))
     return load_credentials(path)
 
 
@@ -47,12 +47,12 @@ def load_token(path: Path) -> str:
         token = path.read_text().strip()
     except OSError as error:
         raise HomeError(
-            f"The token in {path} cannot be read ({error.strerror}). The next `sagehen up` makes "
-            "one where there is none."
+            f"The token in {path} cannot be read ({error.strerror}). A server makes a missing "
+            "token when it starts: sagehen up"
         ) from error
     if not token:
         raise HomeError(
-            f"The token in {path} is empty. Remove it: the next `sagehen up` makes one."
+            f"The token in {path} is empty. Remove the file: the next `sagehen up` makes a token."
         )
     return token
 
@@ -72,8 +72,8 @@ def _write_secret(path: Path, text: str) -> None:
 def load_credentials(path: Path) -> Credentials:
     """Raises HomeError."""
     try:
-        kept = json.loads(path.read_text())
-        return Credentials(access_key=kept["access_key"], secret_key=kept["secret_key"])
+        keys = json.loads(path.read_text())
+        return Credentials(access_key=keys["access_key"], secret_key=keys["secret_key"])
     except FileNotFoundError:
         raise HomeError(
             f"There are no keys in {path.parent}: no server has run with this home yet. "
@@ -81,6 +81,6 @@ def load_credentials(path: Path) -> Credentials:
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise HomeError(
-            f"The keys in {path} cannot be read ({error}). Mend the file, or remove it: "
-            "the next `sagehen up` then makes new ones."
+            f"The keys in {path} cannot be read ({error}). Correct the file, or remove it: "
+            "the next `sagehen up` then makes new keys."
         ) from error

@@ -3,11 +3,12 @@
 Names libraries instead of the extra: that works however Sagehen itself was installed.
 """
 
+import importlib.util
 from typing import Final
 
 from sagehen.base.errors import Unavailable
 
-__all__ = ["EXTRAS", "missing_library", "pip_install"]
+__all__ = ["EXTRAS", "missing_library", "pip_install", "require_library"]
 
 EXTRAS: Final = {
     "xgboost": ("xgboost-cpu>=2.1",),
@@ -38,3 +39,9 @@ def missing_library(name: str, extra: str) -> Unavailable:
         f"{name} is not installed. In the Python environment that Sagehen runs in: "
         f"{pip_install(extra)}"
     )
+
+
+def require_library(package: str, name: str, extra: str) -> None:
+    """Raises Unavailable if the package is missing; does not import it."""
+    if importlib.util.find_spec(package) is None:
+        raise missing_library(name, extra)

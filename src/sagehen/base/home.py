@@ -13,9 +13,9 @@ from pathlib import Path
 from sagehen.base.errors import HomeError
 
 __all__ = [
-    "ASIDE",
     "ATTEMPT_NAME",
     "INSTANCE_NAME",
+    "REPLACED_PREFIX",
     "RESTORING",
     "Home",
     "keeping_private",
@@ -26,7 +26,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 _PRIVATE_MASK = 0o077
-ASIDE = "before-restore-"
+REPLACED_PREFIX = "before-restore-"
 """prefix of folders with what a restore replaced"""
 
 # A home may contain foreign `jobs` or `logs`: only folders with these names are removed.
@@ -113,8 +113,8 @@ class Home:
         return self.run / "sessions"
 
     @property
-    def board(self) -> Path:
-        """The shared inflight table of all gateways, memory-mapped."""
+    def inflight_table(self) -> Path:
+        """All gateways' in-flight table, memory-mapped."""
         return self.run / "board"
 
     @property
@@ -149,9 +149,9 @@ class Home:
     def hidden(self) -> tuple[Path, ...]:
         """Files that isolated code must not read; some may be missing."""
         names = ("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "sagehen.toml")
-        aside = self.path.glob(f"{ASIDE}*")
-        own = (self.credentials, self.token, self.message_key, self.objects, *aside)
-        return (*own, *(self.path / name for name in names))
+        replaced = self.path.glob(f"{REPLACED_PREFIX}*")
+        private = (self.credentials, self.token, self.message_key, self.objects, *replaced)
+        return (*private, *(self.path / name for name in names))
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -181,13 +181,13 @@ def prepare_home(path: Path) -> Home:
     """
     if len(os.fsencode(path)) > _LONGEST_HOME_BYTES:
         raise HomeError(
-            f"The home {path} has a path of {len(os.fsencode(path))} bytes; Unix sockets in it "
+            f"The path of the home {path} has {len(os.fsencode(path))} bytes; Unix sockets in it "
             f"allow at most {_LONGEST_HOME_BYTES}. Choose a shorter one with --home."
         )
     home = Home(path)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _close(home)
+        _make_private(home)
         for folder in home.folders:
             folder.mkdir(mode=0o700, exist_ok=True)
             if folder.stat().st_mode & 0o077:
@@ -211,7 +211,7 @@ def keeping_private() -> Iterator[int]:
         os.umask(before)
 
 
-def _close(home: Home) -> None:
+def _make_private(home: Home) -> None:
     """Makes the home private if it contains nothing else. Raises HomeError if everybody may write
     there."""
     mode = home.path.stat().st_mode
@@ -222,26 +222,26 @@ def _close(home: Home) -> None:
         )
     if not mode & 0o077:
         return
-    if _is_nothing_else(home):
+    if _has_nothing_else(home):
         try:
             home.path.chmod(0o700)
             return
         except OSError:
             pass
     log.warning(
-        "Other users may look into the home %s, which has more in it than what Sagehen keeps or "
-        "belongs to somebody else. What Sagehen writes there is for its own user only; to close "
-        "the folder too: chmod 700 %s",
+        "Other users can list the home %s: it belongs to another user, or contains files that are "
+        "not Sagehen's. The files that Sagehen writes there are private. To close the folder as "
+        "well: chmod 700 %s",
         home.path,
         home.path,
     )
 
 
-def _is_nothing_else(home: Home) -> bool:
+def _has_nothing_else(home: Home) -> bool:
     """Returns whether a server has run here, or nothing foreign is here."""
     names = {path.name for path in home.path.iterdir()}
-    own = {path.name for path in (*home.hidden, *home.folders)}
-    return home.credentials.name in names or names <= own
+    known_names = {path.name for path in (*home.hidden, *home.folders)}
+    return home.credentials.name in names or names <= known_names
 
 
 @contextmanager

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Unavailable
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AWAY",
     "LONGEST_BACKOFF_SECONDS",
-    "Retry",
+    "Backoff",
     "RetryPolicy",
     "away_errors",
     "backoff_seconds",
@@ -31,7 +29,7 @@ T = TypeVar("T")
 
 FIRST_WAIT_SECONDS = 0.1
 LONGEST_WAIT_SECONDS = 5.0
-TELL_SECONDS = 10.0
+LOG_INTERVAL_SECONDS = 10.0
 
 
 def away_errors() -> tuple[type[Exception], ...]:
@@ -50,60 +48,73 @@ def __getattr__(name: str) -> Any:
 
 
 class RetryPolicy:
-    """Retries for `seconds`; `who` is the waiting party in the log."""
+    """Retries for `seconds`; `waiter` names the waiting party in the log."""
 
-    def __init__(self, clock: Clock, seconds: float, who: str = "Asynchronous requests") -> None:
+    def __init__(self, clock: Clock, seconds: float, waiter: str = "Asynchronous requests") -> None:
         self._clock = clock
         self._seconds = seconds
-        self._who = who
-        self._told_at: float | None = None
-        self._until = math.inf
+        self._waiter = waiter
+        self._logged_at: float | None = None
+        self._deadline = math.inf
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
         """Raises the last error after too long."""
         began = self._clock.monotonic()
-        wait = FIRST_WAIT_SECONDS
+        backoff = Backoff(FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS)
         while True:
+            wait = backoff.next_seconds()
             try:
                 return await work()
             except away_errors() as error:
-                until = min(began + self._seconds, self._until)
-                if self._clock.monotonic() + wait > until:
+                deadline = min(began + self._seconds, self._deadline)
+                if self._clock.monotonic() + wait > deadline:
                     raise
-                self._tell(error)
+                self._log_wait(error)
             await self._clock.sleep(wait)
-            wait = min(LONGEST_WAIT_SECONDS, 2 * wait)
 
     def limit(self, seconds: float) -> None:
         """Bounds all retries to `seconds` from now."""
-        self._until = min(self._until, self._clock.monotonic() + seconds)
+        self._deadline = min(self._deadline, self._clock.monotonic() + seconds)
 
-    def _tell(self, error: BaseException) -> None:
+    def _log_wait(self, error: BaseException) -> None:
         """Rarely logged: a thousand may wait for the same."""
         now = self._clock.monotonic()
-        if self._told_at is None or now - self._told_at >= TELL_SECONDS:
-            self._told_at = now
-            log.warning("%s wait: %s", self._who, error, extra={"action": "wait"})
+        if self._logged_at is None or now - self._logged_at >= LOG_INTERVAL_SECONDS:
+            self._logged_at = now
+            log.warning("%s wait: %s", self._waiter, error, extra={"action": "wait"})
 
 
 FIRST_BACKOFF_SECONDS = 1.0
 LONGEST_BACKOFF_SECONDS = 60.0
 
 
-class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a failed instance was retried, and when to retry next.
-
-    In memory only: a restarted control begins with the shortest wait.
-    """
-
-    attempts: int
-    at: float
-    """seconds since the epoch"""
-
-
 def backoff_seconds(
-    attempts: int, first: float = FIRST_BACKOFF_SECONDS, longest: float = LONGEST_BACKOFF_SECONDS
+    attempts: int,
+    first: float = FIRST_BACKOFF_SECONDS,
+    longest: float = LONGEST_BACKOFF_SECONDS,
+    factor: float = 2.0,
 ) -> float:
-    """Doubles the wait with each attempt, up to `longest`."""
-    doublings = min(attempts, 32)
-    return min(longest, first * 2.0**doublings)
+    """Returns `first` for no earlier attempt, and `factor` times as much for each one, up to
+    `longest`."""
+    return min(longest, first * factor ** min(attempts, 32))
+
+
+class Backoff:
+    """The waits between attempts that fail in a row: each is `factor` times the last one, up to
+    `longest`."""
+
+    def __init__(self, first: float, longest: float, factor: float = 2.0) -> None:
+        self._first = first
+        self._longest = longest
+        self._factor = factor
+        self._attempts = 0
+
+    def next_seconds(self) -> float:
+        """Counts a failed attempt and returns how long to wait after it."""
+        seconds = backoff_seconds(self._attempts, self._first, self._longest, self._factor)
+        self._attempts += 1
+        return seconds
+
+    def reset(self) -> None:
+        """The next wait is the first one again."""
+        self._attempts = 0

@@ -27,10 +27,10 @@ class LineFormatter(logging.Formatter):
         parts = [when, record.levelname, self._role, f"{record.name}: {sentence}"]
         extras = {key: value for key, value in vars(record).items() if key not in _PLAIN_FIELDS}
         parts += [f"{key}={shown(value)}" for key, value in extras.items() if value is not None]
-        line = " ".join(parts)
+        text = " ".join(parts)
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
-        return line
+            text += "\n" + self.formatException(record.exc_info)
+        return text
 
 
 def shown(value: object) -> str:

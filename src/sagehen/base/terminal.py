@@ -42,7 +42,7 @@ def plain_errors() -> Iterator[None]:
             raise
         where = f" ({error.filename})" if error.filename else ""
         err.print(
-            f"[red]sagehen:[/red] There is no room left on the disk{escape(where)}. Make room, and "
-            "run this again."
+            f"[red]sagehen:[/red] The disk is full{escape(where)}. Free some space, then run the "
+            "command again."
         )
         raise typer.Exit(1) from error

@@ -54,13 +54,13 @@ def client_choices(environ: Mapping[str, str] = os.environ) -> ClientChoices:
 def pip_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Returns pip's configuration as PIP_ variables, for containers, which have another home and
     none of the user's variables."""
-    found = {name: value for name, value in environ.items() if name.startswith("PIP_")}
-    for own, others in _PIP_FROM.items():
-        given = [environ[name] for name in others if environ.get(name)]
-        if given:
-            found.setdefault(own, given[0])
+    variables = {name: value for name, value in environ.items() if name.startswith("PIP_")}
+    for variable, sources in _PIP_FROM.items():
+        values = [environ[name] for name in sources if environ.get(name)]
+        if values:
+            variables.setdefault(variable, values[0])
     files = [Path(name).expanduser() for name in _PIP_FILES]
     for file in files:
         if file.is_file():
-            found.setdefault("PIP_CONFIG_FILE", str(file))
-    return found
+            variables.setdefault("PIP_CONFIG_FILE", str(file))
+    return variables

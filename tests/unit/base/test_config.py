@@ -38,18 +38,18 @@ def test_another_file_is_known_by_its_whole_path(
 
 
 def test_a_file_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingError, match="no configuration file"):
+    with pytest.raises(SettingError, match="no settings file"):
         load_settings(tmp_path / "none.toml", home=tmp_path)
     monkeypatch.setenv("SAGEHEN_CONFIG", str(tmp_path / "none.toml"))
-    with pytest.raises(SettingError, match="no configuration file"):
+    with pytest.raises(SettingError, match="no settings file"):
         load_settings(home=tmp_path)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (b'home = "/elsewhere"', "home cannot stand in a file"),
-        (b'config = "/elsewhere"', "config cannot stand in a file"),
+        (b'home = "/elsewhere"', "home cannot be set in a settings file"),
+        (b'config = "/elsewhere"', "config cannot be set in a settings file"),
         (b'region = "\xff"', "malformed"),
         (b"region = ", "malformed"),
         (b'region = "a b"', "region"),

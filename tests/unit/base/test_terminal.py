@@ -14,7 +14,7 @@ def test_a_full_disk_is_told_in_a_sentence(capsys: pytest.CaptureFixture[str], c
     with pytest.raises(typer.Exit) as ended, plain_errors():
         raise OSError(code, os.strerror(code), "/home/objects/blobs/id.new")
     assert ended.value.exit_code == 1
-    assert "no room left" in (said := capsys.readouterr().err)
+    assert "disk is full" in (said := capsys.readouterr().err)
     assert "/home/objects/blobs/id.new" in said
 
 

@@ -33,18 +33,20 @@ class Metric:
     dimensions: tuple[str, ...]
     namespace: str = "AWS/SageMaker"
     """CloudWatch's, or `Sagehen` for our own"""
-    told_as: str | None = None
+    published_as: str | None = None
     """CloudWatch's name, if shared with a metric of other dimensions"""
 
     @property
     def cloudwatch_name(self) -> str:
-        return self.told_as or self.name
+        return self.published_as or self.name
 
     @property
     def cloudwatch_dimensions(self) -> tuple[str, ...]:
         """SageMaker does not separate a variant's instances."""
         return tuple(
-            CLOUDWATCH_DIMENSIONS[one] for one in self.dimensions if one in CLOUDWATCH_DIMENSIONS
+            CLOUDWATCH_DIMENSIONS[dimension]
+            for dimension in self.dimensions
+            if dimension in CLOUDWATCH_DIMENSIONS
         )
 
 

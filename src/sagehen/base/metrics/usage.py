@@ -16,35 +16,40 @@ HOSTS = (
     _share(
         "CPUUtilization",
         "sagehen_cpu_utilization_percent",
-        "Time of the processor that an instance used; 100 is one core.",
+        "CPU time that an instance used; 100 is one core.",
     ),
     _share(
         "MemoryUtilization",
         "sagehen_memory_utilization_percent",
-        "Memory that an instance's processes hold, of what it may have.",
+        "Memory of an instance's processes, as a share of its limit.",
     ),
     _share(
         "DiskUtilization",
         "sagehen_disk_utilization_percent",
-        "What is used of the disk that the home is on.",
+        "Used share of the disk that the home is on.",
     ),
 )
 
 
 def _share_of_job(name: str, help: str) -> Metric:
     return Metric(
-        "Job" + name, None, MetricKind.GAUGE, "Percent", help, ("host",), JOB_HOST, told_as=name
+        "Job" + name,
+        None,
+        MetricKind.GAUGE,
+        "Percent",
+        help,
+        ("host",),
+        JOB_HOST,
+        published_as=name,
     )
 
 
 JOB_HOSTS = (
+    _share_of_job("CPUUtilization", "CPU time that a host of a job used; 100 is one core."),
     _share_of_job(
-        "CPUUtilization", "Time of the processor that a host of a job used; 100 is one core."
+        "MemoryUtilization", "Memory of the processes of a job's host, as a share of its limit."
     ),
-    _share_of_job(
-        "MemoryUtilization", "Memory that the processes of a job's host hold, of what it may have."
-    ),
-    _share_of_job("DiskUtilization", "What is used of the disk that the home is on."),
+    _share_of_job("DiskUtilization", "Used share of the disk that the home is on."),
 )
 """SageMaker's names with the prefix `Job`; hosts are `<job>/algo-<n>`"""
 
@@ -64,7 +69,7 @@ TRAINING = (
         "sagehen_training_jobs_pending",
         MetricKind.GAUGE,
         "Count",
-        "Training jobs that wait for room.",
+        "Training jobs that wait to run.",
         (),
         OWN,
     ),
@@ -73,7 +78,7 @@ TRAINING = (
         "sagehen_training_jobs_running",
         MetricKind.GAUGE,
         "Count",
-        "Training jobs that an agent has, or is to have.",
+        "Training jobs that are assigned to an agent.",
         (),
         OWN,
     ),
@@ -82,8 +87,8 @@ TRAINING = (
         "sagehen_training_job_restarts",
         MetricKind.COUNTER,
         "Count",
-        "Attempts at training jobs that came to nothing and were begun again: Interrupted, where "
-        "they were spot jobs, or Restarting.",
+        "Attempts at training jobs that were lost and started again, by cause: Interrupted for "
+        "spot jobs, or Restarting.",
         ("cause",),
         OWN,
     ),
@@ -96,7 +101,7 @@ INFERENCE_SERVICE = (
         "sagehen_inference_requests",
         MetricKind.COUNTER,
         "Count",
-        "Requests to the Async-Inference-Service, by what became of them: Accepted, Queued, "
+        "Requests to the Async-Inference-Service, by outcome: Accepted, Queued, "
         "Malformed, Unsupported, Full, KeyReused, Failed, Forbidden.",
         ("stage", "type", "outcome"),
         OWN,
@@ -110,7 +115,7 @@ OBJECTS = (
         "sagehen_object_files_thrown_away",
         MetricKind.COUNTER,
         "Count",
-        "Files of objects that the state does not know, and that were moved to the trash.",
+        "Object files that the state does not name and that were moved to the trash.",
         (),
         OWN,
     ),

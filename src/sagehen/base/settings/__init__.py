@@ -1,6 +1,6 @@
-"""Every setting, in one table: its name, type, bounds, default and meaning. Units are in the name.
+"""Every setting: its name, type, bounds, default and meaning. Units are in the name.
 
-Where the values come from is `sagehen.base.config`'s to say.
+`sagehen.base.config` loads the values.
 """
 
 from pydantic import Field
@@ -15,13 +15,13 @@ from sagehen.base.settings.hosting import (
 )
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.base.settings.messaging import DeliverySettings, MailSettings, MessagingSettings
-from sagehen.base.settings.server import MetricSettings, PlaceSettings, ServerSettings
+from sagehen.base.settings.server import MetricSettings, ServerSettings, StorageSettings
 
 __all__ = ["Settings"]
 
 
 class Settings(
-    PlaceSettings,
+    StorageSettings,
     ServerSettings,
     InstanceSettings,
     ArtifactSettings,
@@ -38,6 +38,6 @@ class Settings(
 
     inference_service: InferenceServiceSettings = Field(
         default_factory=lambda: InferenceServiceSettings.model_validate({}),
-        description="The [Async-Inference-Service](../howto/long-jobs.md). White lists and other "
-        "lists of texts may be one text with commas.",
+        description="The [Async-Inference-Service](../howto/long-jobs.md). Lists may be one text "
+        "with commas.",
     )

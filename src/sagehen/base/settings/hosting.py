@@ -1,11 +1,4 @@
-"""What the gateway holds at once, and for how long.
-
-What instances of endpoints run, and what they may take.
-
-Asynchronous endpoints.
-
-Training jobs.
-"""
+"""The settings of invocations, instances, artifacts, asynchronous endpoints and training jobs."""
 
 import os
 
@@ -32,7 +25,7 @@ class InvocationSettings(Section):
     response_stream_timeout_seconds: float = Field(
         480,
         gt=0,
-        description="How long a streamed answer may go on after its first byte.",
+        description="How long a streamed answer may take after its first byte.",
     )
     max_invocation_body_bytes: int = Field(
         25 * 2**20, gt=0, description="Largest InvokeEndpoint body."
@@ -65,7 +58,7 @@ class InvocationSettings(Section):
         description="Copies that one gateway holds for one shadow variant; more are dropped.",
     )
     max_shadow_body_bytes: int = Field(
-        2**28, gt=0, description="Bodies of those copies together; what is more is dropped."
+        2**28, gt=0, description="Bodies of those copies together; further copies are dropped."
     )
     access_log: bool = Field(
         False, description="A line in the gateway's log at the end of each invocation."
@@ -88,7 +81,9 @@ class ConnectionSettings(Section):
         description="Largest head of a request: its line and header fields; larger gets 431.",
     )
     head_timeout_seconds: float = Field(
-        20, gt=0, description="How long a request's head may take to come; then it gets 408."
+        20,
+        gt=0,
+        description="How long a request's head may take to arrive; then the request gets 408.",
     )
     stall_timeout_seconds: float = Field(
         120,
@@ -106,7 +101,7 @@ class InstanceSettings(Section):
 
     images: dict[str, list[str]] = Field(
         default_factory=dict,
-        description="Image name or pattern to a command of one's own.",
+        description="Commands of your own, by image name or pattern.",
     )
     strict_capacity: bool = Field(
         False, description="Refuse endpoints that ask for more than this machine has."
@@ -116,7 +111,7 @@ class InstanceSettings(Section):
     )
     instance_limits: bool = Field(
         True,
-        description="Hold instances to the memory and vCPUs of their type, where this machine has "
+        description="Limit instances to the memory and vCPUs of their type, where this machine has "
         "as much, and to max_instance_processes.",
     )
     instance_memory_bytes: int | None = Field(
@@ -129,12 +124,12 @@ class InstanceSettings(Section):
     )
     cgroups: bool = Field(
         True,
-        description="Put containers into cgroups (version 2) where this server may make some.",
+        description="Put containers into cgroups (version 2) where this server may create them.",
     )
     mount_opt_ml: bool = Field(
         True,
-        description="Have containers see their folder at /opt/ml, where the kernel lets this "
-        "server: in a namespace of mounts of their own, and of users too if it is not root.",
+        description="Show containers their folder at /opt/ml, where the kernel allows it: in a "
+        "mount namespace of their own, and a user namespace too if the server is not root.",
     )
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
@@ -148,12 +143,12 @@ class ArtifactSettings(Section):
         100 * 2**30, gt=0, description="The most an archive may unpack to."
     )
     artifact_cache_bytes: int = Field(
-        20 * 2**30, ge=0, description="Disk for unpacked artifacts that nothing uses now."
+        20 * 2**30, ge=0, description="Disk for unpacked artifacts that are not in use."
     )
     environment_cache_bytes: int = Field(
         10 * 2**30,
         gt=0,
-        description="Disk for packages that a requirements.txt named and that nothing uses now.",
+        description="Disk for packages of requirements.txt files that are not in use.",
     )
     model_memory_share: float = Field(
         0.8,
@@ -199,19 +194,17 @@ class AsynchronousSettings(Section):
     async_store_patience_seconds: float = Field(
         300,
         gt=0,
-        description="How long the input of an asynchronous request, or the place of its output, "
-        "may be unreachable before it fails.",
+        description="How long the input or the output location of an asynchronous request may be "
+        "unreachable before the request fails.",
     )
     async_history_seconds: float = Field(
         7 * 24 * 3600,
         gt=0,
-        description="How long asynchronous requests can be asked after, and redriven, once they "
-        "have ended.",
+        description="How long ended asynchronous requests can be shown and redriven.",
     )
     topics_required: bool = Field(
         True,
-        description="Fail an asynchronous endpoint whose topic does not exist; else it is a line "
-        "in the log.",
+        description="Fail an asynchronous endpoint whose topic does not exist; else only log it.",
     )
 
 
@@ -225,7 +218,7 @@ class TrainingSettings(Section):
         "per core, at least two.",
     )
     max_waiting_jobs: int = Field(
-        10_000, ge=1, description="Training jobs that wait for room; more are refused."
+        10_000, ge=1, description="Training jobs that wait to run; more are refused."
     )
     max_job_instances: int = Field(
         20, ge=1, description="Instances of one training job; more are refused."
@@ -233,25 +226,25 @@ class TrainingSettings(Section):
     max_job_restarts: int = Field(
         3,
         ge=0,
-        description="How often a training job is begun again after its agent was lost; as its "
-        "RetryStrategy says where it has one, and as often as needed if it is a spot job.",
+        description="How often a training job is restarted after its agent was lost. A job's "
+        "RetryStrategy takes precedence, and spot jobs are restarted as often as needed.",
     )
     job_patience_seconds: float = Field(
         3600,
         gt=0,
-        description="How long the object store may be away for a training job's inputs and "
-        "outputs before its attempt is lost.",
+        description="How long the object store may be unreachable for a training job's inputs and "
+        "outputs before the attempt is lost.",
     )
     job_stop_patience_seconds: float = Field(
         120,
         ge=0,
-        description="How long the object store may be away for what a training job has left that "
-        "was told to stop, or whose capacity was taken back; then that is lost.",
+        description="How long the object store may be unreachable for the outputs of a training "
+        "job that was stopped or interrupted; then the outputs are lost.",
     )
     max_job_logs: int = Field(
         1000,
         gt=0,
-        description="Training jobs whose logs are kept; of more, those that were written last.",
+        description="Training jobs whose logs are kept: those that were written last.",
     )
 
     @property

@@ -1,5 +1,5 @@
 """The settings of an Async-Inference-Service: the section `[inference_service]` of sagehen.toml,
-and what `PUT /_sagehen/inference-services/{stage}` takes."""
+and the body of `PUT /_sagehen/inference-services/{stage}`."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -10,8 +10,8 @@ from sagehen.base.settings.section import Items, Section, items_of
 
 __all__ = ["InferenceServiceSettings", "TypeSettings", "filled"]
 
-_MOST_RUNTIME_SECONDS = 28 * 24 * 3600
-"""SageMaker's, of a training job."""
+_MAX_RUNTIME_SECONDS = 28 * 24 * 3600
+"""seconds; SageMaker's limit for a training job"""
 
 _ADDRESS = re.compile(r"[^@\s,;:<>()\[\]\\\"]{1,64}@[^@\s,;:<>()\[\]\\\"]{1,255}")
 _BUCKET = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
@@ -20,41 +20,44 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_]*)\}")
 
 
 def _addresses(value: Any) -> Any:
-    found = items_of(value)
-    for address in found:
+    addresses = items_of(value)
+    for address in addresses:
         if not _ADDRESS.fullmatch(address):
-            which = f" ({address!r} is none)" if len(found) > 1 else ""
-            raise ValueError(f"Input should be addresses such as me@example.com{which}")
-    return found
+            detail = f" ({address!r} is not one)" if len(addresses) > 1 else ""
+            raise ValueError(f"Input should be addresses such as me@example.com{detail}")
+    return addresses
 
 
 class TypeSettings(Section):
-    """What is special about one type."""
+    """Settings of one type."""
 
     image: str | None = Field(
-        default=None, min_length=1, max_length=255, description="Its image; default: as image says."
+        default=None,
+        min_length=1,
+        max_length=255,
+        description="The image of the type; default: the setting image.",
     )
     hyperparameters: dict[str, str] = Field(
         default_factory=dict,
         max_length=100,
-        description="Hyperparameters of each of its jobs, which a request cannot change.",
+        description="Hyperparameters of all its jobs, which a request cannot change.",
     )
 
 
 class InferenceServiceSettings(Section):
-    """An Async-Inference-Service. There is none while `s3_bucket` is not set."""
+    """An Async-Inference-Service, which is on while `s3_bucket` is set."""
 
     s3_bucket: str | None = Field(
         None,
         pattern=rf"^{_BUCKET}$",
-        description="The bucket of inputs, checkpoints and results; made where it is missing. The "
-        "service is on where it is set.",
+        description="The bucket of inputs, checkpoints and results, created if it is missing. The "
+        "service is on while this is set.",
     )
     white_list: Items = Field(
         (),
         max_length=1000,
-        description="The types that may be asked for: one text with commas, or a list. Each is the "
-        "name of an image repository.",
+        description="The types that requests may name: one text with commas, or a list. Each is "
+        "the name of an image repository.",
     )
     limit: int = Field(
         1, ge=1, le=10_000, description="Jobs of one type at once; at least 1, as published."
@@ -74,7 +77,7 @@ class InferenceServiceSettings(Section):
         description="The first part of the path: `POST /<stage>/inference`.",
     )
     require_api_key: bool = Field(
-        True, description="Only who sends a key of `sagehen api-key` as x-api-key is heard."
+        True, description="Requests need a key of `sagehen api-key` in x-api-key."
     )
     profile: Literal["published", "modern"] = Field(
         "published",
@@ -86,10 +89,10 @@ class InferenceServiceSettings(Section):
         description="In the published profile, answer HTTP 200 whatever the status in the body is.",
     )
     when_full: Literal["refuse", "queue"] = Field(
-        "refuse", description="What becomes of a request beyond the limit."
+        "refuse", description="What happens to a request beyond the limit."
     )
     max_queued: int = Field(
-        100, ge=1, le=10_000, description="Requests that wait for room at once; more are refused."
+        100, ge=1, le=10_000, description="Requests that wait at once; more are refused."
     )
     image: str = Field(
         "{account_id}.dkr.ecr.{region}.amazonaws.com/{type}:latest",
@@ -100,37 +103,40 @@ class InferenceServiceSettings(Section):
     types: dict[str, TypeSettings] = Field(
         default_factory=dict,
         max_length=1000,
-        description="What is special about a type, by its name: `image`, `hyperparameters`.",
+        description="Settings of a type, by its name: `image`, `hyperparameters`.",
     )
     instance_type: str = Field(
         "ml.g4dn.xlarge",
         pattern=r"^ml\.[a-z0-9-]+\.[a-z0-9]+$",
-        description="Of a job, where the request has none.",
+        description="The instance type of a job whose request names none.",
     )
     allowed_instance_types: Items = Field(
-        (), max_length=500, description="What a request may ask for besides instance_type."
+        (), max_length=500, description="Further instance types that a request may name."
     )
     instance_count: int = Field(
-        1, ge=1, le=100, description="Of a job, where the request has none."
+        1, ge=1, le=100, description="The instances of a job whose request names no number."
     )
     max_instance_count: int = Field(
-        1, ge=1, le=100, description="The most that a request may ask for."
+        1, ge=1, le=100, description="The most instances that a request may name."
     )
     volume_gb: int = Field(
-        30, ge=1, le=16_384, description="What the files of a job's instance may take."
+        30, ge=1, le=16_384, description="Disk for the files of a job's instance."
     )
     max_runtime_seconds: int = Field(
-        24 * 3600, ge=1, le=_MOST_RUNTIME_SECONDS, description="After which a job is stopped."
+        24 * 3600,
+        ge=1,
+        le=_MAX_RUNTIME_SECONDS,
+        description="How long a job may run before it is stopped.",
     )
     spot: bool = Field(
         False,
-        description="Jobs may be interrupted and go on from their checkpoints, where the request "
-        "does not say.",
+        description="Jobs are spot jobs, which may be interrupted and continue from their "
+        "checkpoints, unless the request says otherwise.",
     )
     max_wait_seconds: int | None = Field(
         None,
         ge=1,
-        description="How long such a job may take with its waiting; default: twice "
+        description="How long a spot job may take, waiting included; default: twice "
         "max_runtime_seconds.",
     )
     checkpoints: bool = Field(
@@ -142,13 +148,13 @@ class InferenceServiceSettings(Section):
         None,
         pattern=rf"^s3://{_BUCKET}(/.*)?$",
         max_length=1024,
-        description="What every job gets as its channel training-data; default: none.",
+        description="Data that every job gets as its channel training-data; default: none.",
     )
     allowed_inputs: Items = Field(
         (),
         max_length=100,
-        description="What the `input` of a request may begin with, such as `s3://bucket/folder/`; "
-        "default: the service's own bucket.",
+        description="Prefixes that the `input` of a request may have, such as "
+        "`s3://bucket/folder/`; default: the service's own bucket.",
     )
     output_uri: str | None = Field(
         None,
@@ -160,7 +166,7 @@ class InferenceServiceSettings(Section):
         2**20,
         ge=1024,
         le=2**28,
-        description="Largest request, with the input that it may bring along.",
+        description="Largest request, including an input in its body.",
     )
     idempotency_seconds: float = Field(
         24 * 3600,
@@ -171,22 +177,22 @@ class InferenceServiceSettings(Section):
     history_seconds: float = Field(
         30 * 24 * 3600,
         gt=0,
-        description="How long a job can be asked after once it has ended.",
+        description="How long an ended job can be shown.",
     )
     topic: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9_-]{1,256}$",
-        description="The topic of the notices, made where it is missing; default: "
+        description="The topic of the notices, created if it is missing; default: "
         "`inference-<stage>`.",
     )
     notify: Annotated[
         tuple[Literal["Completed", "Failed", "Stopped"], ...], BeforeValidator(items_of)
     ] = Field(
         ("Completed", "Failed", "Stopped"),
-        description="The ends of jobs that are told of.",
+        description="The outcomes of jobs that cause a notice.",
     )
     emails: Annotated[tuple[str, ...], BeforeValidator(_addresses)] = Field(
-        (), max_length=100, description="Addresses that are subscribed to the topic."
+        (), max_length=100, description="E-mail addresses that are subscribed to the topic."
     )
     text_accepted: str = Field(
         "A new job [{jobName}] was scheduled successfully, and {remaining} slots reminded.",
@@ -213,8 +219,8 @@ class InferenceServiceSettings(Section):
     def _agrees(self) -> Self:
         if self.s3_bucket is None:
             if self.model_fields_set:
-                given = ", ".join(sorted(self.model_fields_set))
-                raise ValueError(f"{given} given without s3_bucket, which turns the service on")
+                names = ", ".join(sorted(self.model_fields_set))
+                raise ValueError(f"{names} given without s3_bucket, which turns the service on")
             return self
         if self.instance_count > self.max_instance_count:
             raise ValueError("instance_count is over max_instance_count")
@@ -228,30 +234,33 @@ class InferenceServiceSettings(Section):
         return self
 
     def _check_images(self) -> None:
-        """Whether each type that has no image of its own can be a part of one's name."""
+        """Checks that each type without an image of its own can be part of an image's name."""
         if "{type}" not in self.image:
             return
         for name in self.white_list:
-            own = self.types.get(name)
-            if (own is None or own.image is None) and not _REPOSITORY.fullmatch(name):
+            settings = self.types.get(name)
+            if (settings is None or settings.image is None) and not _REPOSITORY.fullmatch(name):
                 raise ValueError(
-                    f"white_list has {name!r}, which no image can be named after: a repository has "
-                    "ASCII letters, digits and . _ - / only. Name it so, or give it an image in "
-                    "types"
+                    f"white_list has {name!r}, which cannot be part of an image's name: a "
+                    "repository has ASCII letters, digits and . _ - / only. Rename the type, or "
+                    "give it an image in types"
                 )
 
     def _check_placeholders(self) -> None:
-        known = {
+        allowed_by_name = {
             "image": {"type", "account_id", "region"},
             "text_accepted": {"jobName", "remaining", "limit", "type"},
             "text_malformed": set(),
             "text_limit": {"limit", "type"},
             "text_unsupported": {"type"},
         }
-        for name, takes in known.items():
-            for found in _PLACEHOLDER.findall(getattr(self, name)):
-                if found not in takes:
-                    raise ValueError(f"{name} has {{{found}}}, which nothing is filled in for")
+        for name, allowed in allowed_by_name.items():
+            for placeholder in _PLACEHOLDER.findall(getattr(self, name)):
+                if placeholder not in allowed:
+                    names = ", ".join(f"{{{key}}}" for key in sorted(allowed)) or "none"
+                    raise ValueError(
+                        f"{name} has {{{placeholder}}}, which is unknown; it may have {names}"
+                    )
 
     @property
     def is_on(self) -> bool:
@@ -259,7 +268,7 @@ class InferenceServiceSettings(Section):
 
     @property
     def result_root(self) -> str:
-        """Below which each job has a folder; without a slash at its end."""
+        """The folder in which each job has a folder; without a slash at its end."""
         return (self.output_uri or f"s3://{self.s3_bucket}/output").rstrip("/")
 
     @property
@@ -268,9 +277,9 @@ class InferenceServiceSettings(Section):
 
 
 def filled(template: str, **values: object) -> str:
-    """`template` with each `{name}` of `values` replaced, once: a value may hold braces itself."""
+    """Replaces each `{name}` of `values`, once: a value may contain braces itself."""
 
-    def value(found: re.Match[str]) -> str:
-        return str(values.get(found[1], found[0]))
+    def value(match: re.Match[str]) -> str:
+        return str(values.get(match[1], match[0]))
 
     return _PLACEHOLDER.sub(value, template)

@@ -21,8 +21,8 @@ class MessagingSettings(Section):
     max_event_rules: int = Field(
         300,
         gt=0,
-        description="Rules of EventBridge; more are refused. Each event is held "
-        "against all of them.",
+        description="Rules of EventBridge; more are refused. Each event is compared "
+        "with all of them.",
     )
 
 
@@ -43,8 +43,8 @@ class DeliverySettings(Section):
     max_waiting_deliveries: int = Field(
         1_000_000,
         gt=0,
-        description="Notifications that wait for one subscriber; of more, those that would be "
-        "tried last are given up.",
+        description="Notifications that wait for one subscriber; beyond it, those that would be "
+        "tried last are dropped.",
     )
 
 
@@ -52,7 +52,7 @@ class MailSettings(Section):
     """Mail."""
 
     smtp_host: str | None = Field(
-        None, description="The mail server for notifications by e-mail; without it there are none."
+        None, description="The mail server for notifications by e-mail; without it none are sent."
     )
     smtp_port: int = Field(25, ge=1, le=65535, description="The mail server's port.")
     smtp_security: str = Field(
@@ -60,8 +60,8 @@ class MailSettings(Section):
         pattern=r"^(none|starttls|tls)$",
         description="How the connection to the mail server is encrypted: none, starttls or tls.",
     )
-    smtp_username: str | None = Field(None, description="Who logs in to the mail server.")
-    smtp_password: SecretStr | None = Field(None, description="With which password.")
+    smtp_username: str | None = Field(None, description="The user name at the mail server.")
+    smtp_password: SecretStr | None = Field(None, description="The password at the mail server.")
     mail_sender: str = Field(
-        "sagehen@localhost", description="Whom notifications by e-mail are from."
+        "sagehen@localhost", description="The sender of notifications by e-mail."
     )

@@ -1,7 +1,4 @@
-"""What the server is, and where it keeps things.
-
-How much of metrics is kept.
-"""
+"""The settings of storage, the server and metrics."""
 
 import os
 from pathlib import Path
@@ -11,46 +8,46 @@ from pydantic import Field
 
 from sagehen.base.settings.section import Items, Section
 
-__all__ = ["MetricSettings", "PlaceSettings", "ServerSettings"]
+__all__ = ["MetricSettings", "ServerSettings", "StorageSettings"]
 
 
-class PlaceSettings(Section):
-    """Where things are kept."""
+class StorageSettings(Section):
+    """Storage."""
 
     home: Path = Field(
-        Path("~/.sagehen"), description="Where everything is kept. Not in a file of settings."
+        Path("~/.sagehen"),
+        description="The folder of the server's data. Cannot be set in a settings file.",
     )
     config: Path | None = Field(
         None,
-        description="The file of settings; default: sagehen.toml in the home. Not in such a file.",
+        description="The settings file; default: sagehen.toml in the home. Cannot be set in it.",
     )
     database_url: str | None = Field(
         None, description="SQLAlchemy URL of the state; default: SQLite in the home."
     )
     object_store_url: str | None = Field(
         None,
-        description="An S3 to keep objects in, as s3://bucket/prefix (credentials from "
+        description="An S3 store for objects, as s3://bucket/prefix (credentials from "
         "object_store_options); default: files in the home.",
     )
     object_store_options: dict[str, str] = Field(
-        default_factory=dict, description="Options handed to obstore as they are."
+        default_factory=dict, description="Options that are passed to obstore unchanged."
     )
     object_trash_seconds: float = Field(
         86_400,
         ge=0,
-        description="How long files of objects that the state does not know stay in the home's "
+        description="How long object files that the state does not name stay in the home's "
         "objects/trash before they are deleted.",
     )
     object_grace_seconds: float = Field(
         3600,
         ge=0,
-        description="Files of objects that were written less than this ago are never moved to the "
-        "trash.",
+        description="Age below which object files are never moved to the trash.",
     )
 
     @property
     def state_url(self) -> str:
-        """The SQLAlchemy URL in force."""
+        """The SQLAlchemy URL of the state."""
         # Quoted: the URL would end at a `?` of the path.
         return self.database_url or f"sqlite:///{quote(str(self.home / 'state.db'))}"
 
@@ -63,19 +60,19 @@ class ServerSettings(Section):
     public_url: str | None = Field(
         None,
         pattern=r"^https?://[^/?#\s]+/?$",
-        description="Where others reach this server: for links in notifications and the URLs of "
-        "queues; default: its address and port.",
+        description="The URL at which others reach this server: for links in notifications and the "
+        "URLs of queues; default: its address and port.",
     )
     allowed_hosts: Items = Field(
         (),
-        description="Further names by which this server may be asked without a signature (for "
-        "metrics that are open, a service without API keys, the links in notifications): one text "
-        "with commas, or a list. `localhost`, addresses and the host of public_url may be always.",
+        description="Further host names that are accepted in unsigned requests (to open metrics, "
+        "services without API keys, and links in notifications): one text with commas, or a list. "
+        "`localhost`, addresses and the host of public_url are always accepted.",
     )
     open_metrics: bool = Field(
         False,
-        description="Whoever reaches the port may read `/_sagehen/metrics`; else it needs the "
-        "token of the home, unless the server listens on a loopback address and is asked there.",
+        description="Let anybody who reaches the port read `/_sagehen/metrics`. Else reading needs "
+        "the token of the home, unless server and request use a loopback address.",
     )
     gateways: int | None = Field(
         None,
@@ -90,11 +87,13 @@ class ServerSettings(Section):
     partition: str | None = Field(
         None,
         pattern=r"^aws(-[a-z]+)*$",
-        description="The partition in ARNs; default: the region's (`aws-cn` of `cn-north-1`), or "
-        "that of the ARNs which the state has already.",
+        description="The partition in ARNs; default: that of the ARNs in the state, else the "
+        "region's (`aws-cn` of `cn-north-1`).",
     )
     log_level: str = Field(
-        "INFO", pattern=r"^(DEBUG|INFO|WARNING|ERROR)$", description="The least that is logged."
+        "INFO",
+        pattern=r"^(DEBUG|INFO|WARNING|ERROR)$",
+        description="The lowest level that is logged.",
     )
 
     @property
@@ -107,16 +106,16 @@ class MetricSettings(Section):
     """Metrics."""
 
     metric_retention_seconds: int = Field(
-        15 * 86_400, ge=3600, description="How long samples of metrics are kept, by the minute."
+        15 * 86_400, ge=3600, description="How long samples of metrics are kept, one per minute."
     )
     max_metric_series: int = Field(
         10_000,
         gt=0,
-        description="Series of metrics, each a metric with its dimensions and unit; what would "
-        "make more is refused, or dropped where nobody is there to tell.",
+        description="Series of metrics, each a metric with its dimensions and unit. PutMetricData "
+        "is refused beyond it; the server's own values are dropped.",
     )
     max_metric_samples: int = Field(
         5_000_000,
         gt=0,
-        description="Samples of all metrics together; beyond it they are kept for a shorter time.",
+        description="Samples of all metrics together; with more, they are kept for a shorter time.",
     )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["hand_over", "take_over"]
+__all__ = ["pickle_settings", "unpickle_settings"]
 
 
-class _HandedSettings:
+class _UnpickledSettings:
     """A frozen stand-in for `Settings`.
 
     Sections and secrets, which need pydantic, are unpickled on first use.
@@ -35,9 +35,9 @@ class _HandedSettings:
         raise AttributeError(f"Settings do not change: {name}.")
 
 
-def hand_over(settings: "Settings") -> bytes:
+def pickle_settings(settings: "Settings") -> bytes:
     values, late = {}, {}
-    for name in _handed_names(settings):
+    for name in _setting_names(settings):
         value = getattr(settings, name)
         if type(value).__module__.startswith(("pydantic", "sagehen.base.settings")):
             late[name] = pickle.dumps(value)
@@ -46,16 +46,18 @@ def hand_over(settings: "Settings") -> bytes:
     return pickle.dumps((values, late))
 
 
-def take_over(handed: BinaryIO) -> "Settings":
-    """Reads settings from `hand_over`. Hazard: unpickles, so trust the source."""
-    values, late = pickle.load(handed)
-    return cast("Settings", _HandedSettings(values, late))
+def unpickle_settings(stream: BinaryIO) -> "Settings":
+    """Reads settings from `pickle_settings`. Hazard: unpickles, so trust the source."""
+    values, late = pickle.load(stream)
+    return cast("Settings", _UnpickledSettings(values, late))
 
 
-def _handed_names(settings: "Settings") -> Iterator[str]:
+def _setting_names(settings: "Settings") -> Iterator[str]:
     """Includes properties derived from settings."""
     kind = type(settings)
     yield from kind.model_fields
     for base in kind.__mro__:
         if base.__module__.startswith("sagehen.base.settings"):
-            yield from (name for name, one in vars(base).items() if isinstance(one, property))
+            yield from (
+                name for name, attribute in vars(base).items() if isinstance(attribute, property)
+            )
