@@ -1,0 +1,167 @@
+"""A pool of connections to one address."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from sagehen.base.clock import Clock
+from sagehen.http1.client import ClientConnection
+
+__all__ = ["Pool", "Waiter", "open_connection"]
+
+log = logging.getLogger(__name__)
+
+CONNECTS_AT_ONCE = 32
+"""a burst must not overflow the peer's backlog"""
+CONNECT_TIMEOUT_SECONDS = 5.0
+KEPT_IDLE = 512
+_BACKLOG_FULL_TRIES = 200
+_BACKLOG_FULL_DELAY_SECONDS = 0.005
+
+IDLE_UNIX_SECONDS = 30.0
+"""less than our servers' 75 s, so that they never close a connection in use"""
+IDLE_TCP_SECONDS = 1.0
+"""Containers may close idle connections after two seconds (gunicorn): a request sent at that moment
+may or may not have begun."""
+
+
+class Waiter(Protocol):
+    """A request that waits for a connection."""
+
+    def connected(self, connection: ClientConnection) -> None: ...
+
+    def refused(self) -> None:
+        """Nothing was sent."""
+
+
+class Pool:
+    """Connections to one `address`: `unix:/path` or `tcp:host:port`."""
+
+    def __init__(self, address: str, clock: Clock) -> None:
+        self._address = address
+        self._clock = clock
+        self._idle: list[ClientConnection] = []
+        self._waiting: deque[Waiter] = deque()
+        self._connects: set[asyncio.Task[None]] = set()
+        self._open: set[ClientConnection] = set()
+        self._closed = False
+        self._is_local = address.startswith("unix:")
+        self._idle_seconds = IDLE_UNIX_SECONDS if self._is_local else IDLE_TCP_SECONDS
+
+    def take(self, waiter: Waiter) -> ClientConnection | None:
+        """Returns None if `waiter` will be called."""
+        while self._idle:
+            connection = self._idle.pop()
+            # The peer may have closed it in this turn of the loop.
+            if not connection.transport.is_closing():
+                return connection
+        self._waiting.append(waiter)
+        if len(self._connects) < CONNECTS_AT_ONCE:
+            self._connect_one_more()
+        return None
+
+    def forget(self, waiter: Waiter) -> None:
+        if waiter in self._waiting:
+            self._waiting.remove(waiter)
+
+    def close_idle(self, now: float) -> None:
+        """`now`: monotonic seconds."""
+        limit = now - self._idle_seconds
+        while self._idle and self._idle[0].idle_since < limit:
+            # The oldest are at the front: the last freed is the first taken.
+            self._idle.pop(0).transport.close()
+
+    def close(self) -> None:
+        """Closes idle connections now, busy ones when they become free."""
+        self._closed = True
+        self._close_all_idle()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is closed, and its last connection gone."""
+        return self._closed and not self._open and not self._connects
+
+    def abort(self) -> None:
+        """Closes everything at once."""
+        self._closed = True
+        for task in self._connects:
+            task.cancel()
+        for connection in list(self._open):
+            connection.abandon()
+
+    def _freed(self, connection: ClientConnection) -> None:
+        if connection.transport.is_closing():
+            return
+        if self._waiting:
+            self._waiting.popleft().connected(connection)
+        elif self._closed or len(self._idle) >= KEPT_IDLE:
+            connection.transport.close()
+        else:
+            connection.idle_since = self._clock.monotonic()
+            self._idle.append(connection)
+
+    def _lost(self, connection: ClientConnection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if connection.broken:
+            # The others may be about to end too. If the peer is gone, a new one is refused, and the
+            # request goes to another instance.
+            self._close_all_idle()
+
+    def _close_all_idle(self) -> None:
+        for connection in self._idle:
+            connection.transport.close()
+        self._idle.clear()
+
+    def _connect_one_more(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._connect())
+        self._connects.add(task)
+        task.add_done_callback(self._connects.discard)
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                connection = await open_connection(self._address, self._make, self._clock)
+        except OSError:  # includes TimeoutError
+            self._refuse_waiting()
+            return
+        except Exception:
+            # An invalid address: requests must not wait for ever.
+            log.exception("No connection can be made to %s.", self._address)
+            self._refuse_waiting()
+            return
+        self._open.add(connection)
+        self._freed(connection)
+        if len(self._waiting) > len(self._connects) - 1:
+            self._connect_one_more()
+
+    def _make(self) -> ClientConnection:
+        return ClientConnection(self._freed, self._lost, self._is_local)
+
+    def _refuse_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for waiter in waiting:
+            waiter.refused()
+
+
+async def open_connection(
+    address: str, make: Callable[[], ClientConnection], clock: Clock
+) -> ClientConnection:
+    """Raises OSError."""
+    loop = asyncio.get_running_loop()
+    kind, _, target = address.partition(":")
+    if kind == "tcp":
+        host, _, port = target.rpartition(":")
+        _, tcp = await loop.create_connection(make, host, int(port))
+        return tcp
+    for _ in range(_BACKLOG_FULL_TRIES):
+        try:
+            _, unix = await loop.create_unix_connection(make, target)
+            return unix
+        except BlockingIOError:
+            # A Unix socket fails at once when the backlog is full.
+            await clock.sleep(_BACKLOG_FULL_DELAY_SECONDS)
+    raise ConnectionRefusedError
