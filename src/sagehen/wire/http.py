@@ -59,7 +59,7 @@ def decompressed(request: Request, largest_bytes: int) -> Request:
     return replace(request, headers=headers, body=body)
 
 
-def _unreadable(why: str) -> AwsError:
+def _unreadable(reason: str) -> AwsError:
     return AwsError(
-        "SerializationException", f"The request body cannot be decompressed by gzip: {why}.", 400
+        "SerializationException", f"The request body cannot be decompressed by gzip: {reason}.", 400
     )

@@ -149,7 +149,7 @@ def match(request: Request, signed_service: str) -> tuple[ServiceModel, Operatio
     Raises:
         AwsError: the service or operation is not served, or the request names more than one.
     """
-    model = _spoken_to(_api_of(signed_service, request), request)
+    model = _model(_api_of(signed_service, request), request)
     if model.signing_name != signed_service:
         family = error_family(signed_service)
         raise refusals.wrong_service(family, signed_service, model.signing_name)
@@ -178,7 +178,7 @@ def likely_model(request: Request) -> ServiceModel:
     name = _api_of(likely_service(request), request)
     if name not in SERVED:
         name = "sts" if is_form(request) else "sagemaker-runtime"
-    return _spoken_to(name, request)
+    return _model(name, request)
 
 
 def _api_of(signed_service: str, request: Request) -> str:
@@ -188,7 +188,7 @@ def _api_of(signed_service: str, request: Request) -> str:
     return "cloudwatch" if signed_service == "monitoring" else signed_service
 
 
-def _spoken_to(name: str, request: Request) -> ServiceModel:
+def _model(name: str, request: Request) -> ServiceModel:
     offered = PROTOCOLS.get(name)
     if offered is None:
         return service(name)
@@ -203,33 +203,33 @@ def _protocol(request: Request) -> str:
         return CBOR
     if "x-amz-target" in request.headers:
         return "json"
-    asks_by_query = any(name == "Action" for name, _ in parameters_of(request.raw_query))
-    return "query" if is_form(request) or asks_by_query else "json"
+    names_action = any(name == "Action" for name, _ in parameters_of(request.raw_query))
+    return "query" if is_form(request) or names_action else "json"
 
 
 def _check_named_once(model: ServiceModel, request: Request) -> None:
     """Refuses ambiguous requests: another reader might choose another name."""
-    given = parameters_of(request.raw_query)
+    parameters = parameters_of(request.raw_query)
     if model.protocol == "query" or is_form(request):
-        given += parameters_of(request.body.decode("latin-1"))
+        parameters += parameters_of(request.body.decode("latin-1"))
     targets = [
         value
         for header, joined in request.headers.items()
         if header.replace("_", "-") == "x-amz-target"
         for value in joined.split(",")
     ]
-    names = len(targets) + len(spellings(given, "Action"))
+    names = len(targets) + len(spellings(parameters, "Action"))
     names += _RPC_PATH.fullmatch(request.raw_path) is not None
-    speaks_query = model.protocol == "query"
-    versions = len(spellings(given, "Version")) if speaks_query else 0
+    is_query = model.protocol == "query"
+    versions = len(spellings(parameters, "Version")) if is_query else 0
     if names > 1 or versions > 1:
-        what = "operation" if names > 1 else "version"
-        why = (
-            f"The request names its {what} more than once. Name it once: by one Action and one "
+        subject = "operation" if names > 1 else "version"
+        message = (
+            f"The request names its {subject} more than once. Name it once: by one Action and one "
             "Version parameter, in the body or in the query, by one X-Amz-Target header, or by "
             "the path."
         )
-        raise AwsError("InvalidQueryParameter", why, 400) if speaks_query else _unknown(why)
+        raise AwsError("InvalidQueryParameter", message, 400) if is_query else _unknown(message)
 
 
 def _by_target(model: ServiceModel, request: Request) -> str:
@@ -246,12 +246,12 @@ def _by_target(model: ServiceModel, request: Request) -> str:
 
 
 def _by_action(model: ServiceModel, request: Request) -> str:
-    given = dict(form_parameters(request))
-    name = given.get("Action", "")
+    parameters = dict(form_parameters(request))
+    name = parameters.get("Action", "")
     if not name:
         raise AwsError("MissingAction", "The request is missing an Action parameter.", 400)
     if name not in model.operation_names:
-        version = given.get("Version", model.api_version)
+        version = parameters.get("Version", model.api_version)
         raise AwsError(
             "InvalidAction",
             f"Could not find operation {name[:128]} for version {version[:64]}",
@@ -261,9 +261,13 @@ def _by_action(model: ServiceModel, request: Request) -> str:
 
 
 def _by_operation_path(model: ServiceModel, request: Request) -> str:
-    found = _RPC_PATH.fullmatch(request.raw_path)
-    if found and found[1] == model.metadata["targetPrefix"] and found[2] in model.operation_names:
-        return found[2]
+    path_match = _RPC_PATH.fullmatch(request.raw_path)
+    if (
+        path_match
+        and path_match[1] == model.metadata["targetPrefix"]
+        and path_match[2] in model.operation_names
+    ):
+        return path_match[2]
     raise _unknown(f"There is no operation {request.raw_path[:256]} in {model.service_name}.")
 
 
@@ -271,18 +275,18 @@ def _by_binding(model: ServiceModel, request: Request) -> str:
     name = find_operation(model.service_name, request)
     if name is not None:
         return name
-    what = f"{request.method} {request.raw_path[:256]}"
+    target = f"{request.method} {request.raw_path[:256]}"
     if model.service_name == "s3":
         raise AwsError(
             "MethodNotAllowed",
-            f"The specified method is not allowed against this resource: {what}",
+            f"The specified method is not allowed against this resource: {target}",
             405,
         )
-    raise _unknown(f"There is no operation {what} in {model.service_name}.")
+    raise _unknown(f"There is no operation {target} in {model.service_name}.")
 
 
-def _unknown(why: str) -> AwsError:
-    return AwsError("UnknownOperationException", why, 404)
+def _unknown(message: str) -> AwsError:
+    return AwsError("UnknownOperationException", message, 404)
 
 
 _FINDERS = {

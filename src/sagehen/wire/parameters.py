@@ -21,25 +21,27 @@ def is_form(request: Request) -> bool:
 
 def form_parameters(request: Request) -> Parameters:
     """Body parameters precede those of the query. Raises AwsError InvalidQueryParameter."""
-    given = parameters_of(request.body.decode("latin-1")) + parameters_of(request.raw_query)
-    check_each_once(given)
-    return given
+    parameters = parameters_of(request.body.decode("latin-1")) + parameters_of(request.raw_query)
+    check_each_once(parameters)
+    return parameters
 
 
-def check_each_once(given: Parameters) -> None:
+def check_each_once(parameters: Parameters) -> None:
     """Refuses repeated parameters: readers differ in taking the first or the last, and signatures
     do not cover the order.
 
     Raises AwsError InvalidQueryParameter.
     """
     seen = set()
-    for name, _ in given:
+    for name, _ in parameters:
         if name in seen:
-            why = f"The parameter {name[:128]} comes more than once. Send it once."
-            raise AwsError("InvalidQueryParameter", why, 400)
+            message = f"The parameter {name[:128]} comes more than once. Send it once."
+            raise AwsError("InvalidQueryParameter", message, 400)
         seen.add(name)
 
 
-def spellings(given: Parameters, name: str) -> list[str]:
+def spellings(parameters: Parameters, name: str) -> list[str]:
     """Ignores case and blanks, as lenient readers do."""
-    return [sent for sent, _ in given if sent.strip("\0 \t\r\n\v\f").casefold() == name.casefold()]
+    return [
+        sent for sent, _ in parameters if sent.strip("\0 \t\r\n\v\f").casefold() == name.casefold()
+    ]

@@ -1,41 +1,48 @@
 """Parses a request to its operation's parameters."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from sagehen.wire.cbor_body import read_cbor
+from sagehen.wire.bodies import read_cbor, read_json
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request
-from sagehen.wire.json_body import read_json
+from sagehen.wire.query import read_query
+from sagehen.wire.rest import read_rest
 from sagehen.wire.services import CBOR, OperationModel
 from sagehen.wire.values import MalformedValue
 
 __all__ = ["parse"]
 
-_CODES = {"query": "MalformedInput", "rest-xml": "MalformedXML"}
+_ERROR_CODES = {"query": "MalformedInput", "rest-xml": "MalformedXML"}
 
 
 def parse(request: Request, operation: OperationModel) -> dict[str, Any]:
     """Timestamps are datetimes in UTC. Members not sent are absent. Raises AwsError."""
-    shape = operation.input_shape
-    if shape is None:
+    if operation.input_shape is None:
         return {}
-    protocol = operation.service_model.protocol
     try:
-        if protocol == "json":
-            return read_json(shape, request.body)
-        if protocol == CBOR:
-            return read_cbor(shape, request.body)
-        from sagehen.wire.parsers import read_with_moto
-
-        return read_with_moto(request, operation)
+        return _READERS[operation.service_model.protocol](request, operation)
     except MalformedValue as error:
-        raise AwsError(_CODES.get(protocol, "SerializationException"), _say(error), 400) from None
+        raise _malformed(operation, _sentence(error)) from None
     except RecursionError:
-        why = "The request is nested too deeply."
-        raise AwsError(_CODES.get(protocol, "SerializationException"), why, 400) from None
+        raise _malformed(operation, "The request is nested too deeply.") from None
 
 
-def _say(error: MalformedValue) -> str:
-    why, *path = error.args
+_READERS: Mapping[str, Callable[[Request, OperationModel], dict[str, Any]]] = {
+    "json": lambda request, operation: read_json(operation.input_shape, request.body),
+    CBOR: lambda request, operation: read_cbor(operation.input_shape, request.body),
+    "query": read_query,
+    "rest-json": read_rest,
+    "rest-xml": read_rest,
+}
+
+
+def _malformed(operation: OperationModel, message: str) -> AwsError:
+    code = _ERROR_CODES.get(operation.service_model.protocol, "SerializationException")
+    return AwsError(code, message, 400)
+
+
+def _sentence(error: MalformedValue) -> str:
+    reason, *path = error.args
     where = f" at '{'.'.join(path)}'" if path else ""
-    return f"The request cannot be read{where}: {why}."
+    return f"The request cannot be read{where}: {reason}."

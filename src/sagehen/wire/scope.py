@@ -72,16 +72,16 @@ def signing_of(head: RequestHead) -> Signing:
     if not head.raw_query:
         return Signing.HEADER if by_header else Signing.NOWHERE
     names = link_parameters(head.raw_query).keys()
-    places = []
+    locations = []
     if by_header:
-        places.append(Signing.HEADER)
+        locations.append(Signing.HEADER)
     if "X-Amz-Signature" in names or "X-Amz-Algorithm" in names:
-        places.append(Signing.LINK)
+        locations.append(Signing.LINK)
     if "AWSAccessKeyId" in names and "Signature" in names:
-        places.append(Signing.OLD_LINK)
-    if len(places) > 1:
+        locations.append(Signing.OLD_LINK)
+    if len(locations) > 1:
         return Signing.SEVERAL
-    return places[0] if places else Signing.NOWHERE
+    return locations[0] if locations else Signing.NOWHERE
 
 
 ErrorFamily = str

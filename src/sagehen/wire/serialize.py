@@ -7,12 +7,13 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
-from sagehen.wire.cbor_body import encode_cbor, write_cbor
+from sagehen.wire.bodies import encode_cbor, write_cbor, write_json
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Response
-from sagehen.wire.json_body import write_json
+from sagehen.wire.query import write_query
+from sagehen.wire.rest import write_rest
 from sagehen.wire.services import CBOR, OperationModel, ServiceModel, Shape
-from sagehen.wire.values import escape_controls
+from sagehen.wire.xml import document
 
 __all__ = ["serialize", "serialize_error"]
 
@@ -45,10 +46,10 @@ def serialize(
             response = Response(200, _NO_CBOR_HEADERS.copy())
         else:
             response = Response(200, _CBOR_HEADERS.copy(), write_cbor(shape, result or {}))
+    elif service.protocol == "query":
+        response = write_query(operation, result or {}, request_id)
     else:
-        from sagehen.wire.serializers import write_with_moto
-
-        response = write_with_moto(operation, result or {}, request_id)
+        response = write_rest(operation, result or {})
     response.headers.update(_ids(service, request_id))
     return response
 
@@ -100,14 +101,14 @@ def _query_headers(
 ) -> dict[str, str]:
     if not service.is_query_compatible:
         return {}
-    return {"x-amzn-query-error": f"{_query_code(shape, error)};{_whose(status)}"}
+    return {"x-amzn-query-error": f"{_query_code(shape, error)};{_fault(status)}"}
 
 
 def _query_code(shape: Shape | None, error: AwsError) -> str:
     return str(shape.error_code) if shape else error.code
 
 
-def _whose(status: int) -> str:
+def _fault(status: int) -> str:
     return "Receiver" if status >= 500 else "Sender"
 
 
@@ -116,7 +117,7 @@ def _query_error(
 ) -> Response:
     code = _query_code(shape, error)
     inner = _elements(
-        {"Type": _whose(status), "Code": code, "Message": error.message} | error.members
+        {"Type": _fault(status), "Code": code, "Message": error.message} | error.members
     )
     namespace = service.metadata["xmlNamespace"]
     return _xml(
@@ -159,13 +160,14 @@ def _elements(values: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     # Control characters from a client would make the error unreadable.
-    kept = "".join([c if c in "\t\n\r" or c >= " " else "\ufffd" for c in str(value)])
-    return escape_controls(escape(kept))
+    return escape("".join([c if c in "\t\n\r" or c >= " " else "\ufffd" for c in str(value)]))
+
+
+_XML_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
 def _xml(status: int, content_type: str, body: str) -> Response:
-    document = f'<?xml version="1.0" encoding="UTF-8"?>\n{body}'
-    return Response(status, {"Content-Type": content_type}, document.encode("utf-8", "replace"))
+    return Response(status, {"Content-Type": content_type}, document(body, _XML_DECLARATION))
 
 
 def _ids(service: ServiceModel, request_id: str) -> dict[str, str]:

@@ -1,16 +1,24 @@
 """The AWS services served, as botocore's models describe them."""
 
+import copy
 import functools
-import importlib.util
+import sys
 import threading
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from botocore.loaders import Loader
-from botocore.model import OperationModel, ServiceModel, Shape
-
 from sagehen.wire.errors import AwsError
+
+# botocore imports awscrt's signers where it finds them: 6 MiB in each process, and 60 ms, for what
+# the server does not use. None stands for a module that is not installed.
+if _hides_awscrt := "awscrt" not in sys.modules:
+    sys.modules["awscrt"] = None  # type: ignore[assignment]
+try:
+    from botocore.loaders import Loader
+    from botocore.model import OperationModel, ServiceModel, Shape
+finally:
+    if _hides_awscrt:
+        del sys.modules["awscrt"]
 
 __all__ = [
     "CBOR",
@@ -74,7 +82,12 @@ def _model(name: str, protocol: str | None) -> ServiceModel:
 
 
 def description(name: str, protocol: str | None = None) -> dict[str, Any]:
-    read: dict[str, Any] = _loader(name).load_service_model(name, "service-2")
+    read: dict[str, Any] = _loader().load_service_model(name, "service-2")
+    if name == "sqs":
+        read = copy.deepcopy(read)
+        _add_query_errors(read)
+        if protocol == "query":
+            _add_query_names(read)
     if protocol is None:
         return read
     return {**read, "metadata": {**read["metadata"], "protocol": protocol}}
@@ -108,21 +121,64 @@ class _Loader(Loader):  # type: ignore[misc]
         return list(SERVED)
 
 
-def _loader(name: str) -> Loader:
-    return _with_motos_extras() if name == "sqs" else _plain()
-
-
 @functools.cache
-def _plain() -> Loader:
+def _loader() -> Loader:
     return _Loader()
 
 
-@functools.cache
-def _with_motos_extras() -> Loader:
-    """Adds moto's SQS extras: botocore dropped the Query protocol's names and codes."""
-    found = importlib.util.find_spec("moto")
-    if found is None or found.origin is None:
-        raise ModuleNotFoundError("moto", name="moto")
-    loader = _Loader(extra_search_paths=[str(Path(found.origin).parent)])
-    loader.extras_types.append("moto")
-    return loader
+# botocore's model of SQS lost its traits of Query when its clients left Query for JSON.
+
+
+def _add_query_names(sqs: dict[str, Any]) -> None:
+    """Adds the names of parameters and elements."""
+    sqs["metadata"]["xmlNamespace"] = "http://queue.amazonaws.com/doc/2012-11-05/"
+    shapes = sqs["shapes"]
+    for name, shape in shapes.items():
+        if shape["type"] == "list" and name not in _LISTS_WITHOUT_QUERY:
+            singular = _IRREGULAR_SINGULARS.get(name, name.removesuffix("List"))
+            shape["member"]["locationName"] = singular
+        elif shape["type"] == "map":
+            key, value = ("Key", "Value") if name == "TagMap" else ("Name", "Value")
+            shape["key"]["locationName"], shape["value"]["locationName"] = key, value
+        for member_name, member in shape.get("members", {}).items():
+            if shapes[member["shape"]]["type"] == "map" or member_name.endswith("ListValues"):
+                singular = member_name.removesuffix("s")
+                member["locationName"] = singular[0].upper() + singular[1:]
+
+
+_IRREGULAR_SINGULARS = {"BinaryList": "BinaryListValue", "StringList": "StringListValue"}
+"""elements that are not named as their list is"""
+
+_LISTS_WITHOUT_QUERY = ("ListMessageMoveTasksResultEntryList", "MessageSystemAttributeList")
+"""lists younger than the change to JSON; no client sends or reads them in Query"""
+
+
+def _add_query_errors(sqs: dict[str, Any]) -> None:
+    """Adds codes and statuses; JSON's clients read the codes, too, from `x-amzn-query-error`."""
+    for name, (code, status) in _QUERY_ERRORS.items():
+        plain = {"type": "structure", "members": {}, "exception": True}
+        shape = sqs["shapes"].setdefault(name, plain)
+        shape["error"] = {"code": code, "httpStatusCode": status}
+
+
+_QUERY_ERRORS = {
+    "MissingRequiredParameterException": ("MissingParameter", 400),
+    "OverLimit": ("OverLimit", 403),
+    "QueueDoesNotExist": ("AWS.SimpleQueueService.NonExistentQueue", 400),
+    "QueueNameExists": ("QueueAlreadyExists", 400),
+    "PurgeQueueInProgress": ("AWS.SimpleQueueService.PurgeQueueInProgress", 403),
+    **{
+        name: (f"AWS.SimpleQueueService.{name}", 400)
+        for name in (
+            "BatchEntryIdsNotDistinct",
+            "BatchRequestTooLong",
+            "EmptyBatchRequest",
+            "InvalidBatchEntryId",
+            "MessageNotInflight",
+            "QueueDeletedRecently",
+            "TooManyEntriesInBatchRequest",
+            "UnsupportedOperation",
+        )
+    },
+}
+"""codes and statuses of errors in Query, by shape"""

@@ -1,11 +1,11 @@
-"""Reads single values strictly, and escapes XML text."""
+"""Reads single values strictly, and writes dates and numbers as text."""
 
 import base64
 import binascii
 import math
 import re
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 
 __all__ = [
@@ -14,18 +14,25 @@ __all__ = [
     "as_utc",
     "blob",
     "boolean",
-    "escape_controls",
+    "date_text",
     "integer",
     "number",
+    "number_text",
     "timestamp",
 ]
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _BITS = {"integer": 31, "long": 63}
+_MAX_SHOWN_BITS = 1024
 
 
 class MalformedValue(Exception):
-    """A value cannot be read; the message completes a sentence."""
+    """A value cannot be read; the message completes a sentence. The value's path may follow it in
+    the arguments."""
+
+    def inside(self, name: str) -> "MalformedValue":
+        reason, *path = self.args
+        return MalformedValue(reason, name, *path)
 
 
 def as_meant(value: str) -> str:
@@ -83,8 +90,10 @@ def blob(value: Any) -> bytes:
 
 
 def timestamp(value: Any) -> datetime:
-    """Takes seconds since the epoch, ISO 8601 or HTTP dates."""
+    """Takes seconds since the epoch, ISO 8601, HTTP dates or a datetime."""
     try:
+        if isinstance(value, datetime):
+            return as_utc(value)
         return _seconds(value) if isinstance(value, (int, float)) else _date(value)
     except (ValueError, OverflowError, OSError, TypeError):
         raise MalformedValue(f"{_shown(value)} is not a date") from None
@@ -95,6 +104,27 @@ def as_utc(value: datetime | float) -> datetime:
     if not isinstance(value, datetime):
         return datetime.fromtimestamp(value, UTC)
     return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def number_text(value: float) -> str:
+    """Uses Smithy's words for the numbers that JSON lacks."""
+    if math.isfinite(value):
+        return str(float(value))
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def date_text(value: datetime | float, form: str) -> str:
+    """`form` is a `timestampFormat` of the models, or `iso8601-milliseconds` as in S3's XML, which
+    has no fractions."""
+    moment = as_utc(value)
+    if form == "rfc822":
+        return format_datetime(moment, usegmt=True)
+    if form.lower() == "unixtimestamp":
+        return f"{round(moment.timestamp(), 3):.15g}"
+    plain = moment.replace(tzinfo=None)
+    if form == "iso8601-milliseconds":
+        return plain.isoformat(timespec="seconds") + ".000Z"
+    return plain.isoformat() + "Z"
 
 
 def _seconds(value: float) -> datetime:
@@ -120,14 +150,8 @@ def _shown(value: Any) -> str:
         return f"'{value[:64]}'"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int) and value.bit_length() > _MAX_SHOWN_BITS:
+        return "the number"  # Python writes only numbers of up to 4300 digits.
     if isinstance(value, (int, float)):
         return str(value)[:64]
     return "the value"
-
-
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
-
-
-def escape_controls(xml: str) -> str:
-    """Writes characters that XML forbids as references."""
-    return _CONTROLS.sub(lambda found: f"&#x{ord(found[0]):x};", xml)

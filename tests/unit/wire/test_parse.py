@@ -160,6 +160,9 @@ def test_cbor_is_read():
         cbor2.dumps({"StartTime": 1e300}),
         cbor2.dumps({"Dimensions": {"Name": "a"}}),
         cbor2.dumps({"Dimensions": [None]}),
+        cbor2.dumps({"Period": 10**5000}),
+        cbor2.dumps({"StartTime": 10**5000}),
+        cbor2.dumps({"StartTime": cbor2.CBORTag(0, "0001-01-01T00:00:00+14:00")}),
         bytes.fromhex("a16a44696d656e73696f6e73d81c81d81d00"),
     ],
 )
@@ -167,6 +170,26 @@ def test_what_is_no_cbor_of_the_operation(body):
     with pytest.raises(AwsError) as caught:
         in_cbor("GetMetricStatistics", body)
     assert (caught.value.code, caught.value.status) == ("SerializationException", 400)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("82d81c8101d81d00", id="shared values"),
+        pytest.param("d90100826361626363616263d81900", id="shared strings"),
+        pytest.param("d8236161", id="a regular expression"),
+        pytest.param("d8246161", id="a mail"),
+        pytest.param("d81e820102", id="a fraction"),
+    ],
+)
+def test_cbor_has_no_tags_that_make_much_of_little(value):
+    """A shared list would be read once for each reference: hours for a body of 1 MB."""
+    body = (
+        b"\xa2" + cbor2.dumps("Unknown") + bytes.fromhex(value) + cbor2.dumps("Namespace") + b"an"
+    )
+    with pytest.raises(AwsError) as caught:
+        in_cbor("GetMetricStatistics", body)
+    assert caught.value.code == "SerializationException"
 
 
 @settings(max_examples=200, derandomize=True, database=None, deadline=None)

@@ -74,11 +74,11 @@ def _join(pairs: list[tuple[str, str]]) -> str:
 
 def _normalize(path: str) -> str:
     """Removes empty, `.` and `..` segments (RFC 3986, 5.2.4, except for a final dot)."""
-    kept: list[str] = []
+    segments: list[str] = []
     for segment in path.split("/"):
         if segment == "..":
-            del kept[-1:]
+            del segments[-1:]
         elif segment not in ("", "."):
-            kept.append(segment)
-    end = "/" if kept and path.endswith("/") else ""
-    return "/" + "/".join(kept) + end
+            segments.append(segment)
+    end = "/" if segments and path.endswith("/") else ""
+    return "/" + "/".join(segments) + end

@@ -65,19 +65,19 @@ def read_authorization(authorization: str, family: ErrorFamily) -> Claim:
     parts."""
     algorithm = authorization.partition(" ")[0]
     if algorithm != ALGORITHM:
-        why = f"Unsupported AWS 'algorithm': '{algorithm[:64]}'; use {ALGORITHM}."
-        raise refusals.incomplete(family, why)
+        message = f"Unsupported AWS 'algorithm': '{algorithm[:64]}'; use {ALGORITHM}."
+        raise refusals.incomplete(family, message)
     parts = authorization_parts(authorization)
     lacking = [name for name in _HEADER_PARAMETERS if not parts.get(name)]
     if lacking:
         sentences = [f"Authorization header requires '{name}' parameter." for name in lacking]
         raise refusals.incomplete(family, " ".join(sentences))
     if len(parts) != len(_HEADER_PARAMETERS) or authorization.count(",") != len(parts) - 1:
-        why = (
+        message = (
             "Authorization header must have one algorithm, and Credential, SignedHeaders and "
             "Signature once each."
         )
-        raise refusals.incomplete(family, why)
+        raise refusals.incomplete(family, message)
     claim = _claim(parts["Credential"], parts["SignedHeaders"], parts["Signature"])
     if claim is None:
         raise refusals.incomplete(family, _bad_credential(parts["Credential"]))
@@ -87,31 +87,33 @@ def read_authorization(authorization: str, family: ErrorFamily) -> Claim:
 def read_link(raw_query: str) -> Link:
     """Raises AwsError for missing, malformed or repeated parameters and for those out of range."""
     pairs = [pair for pair in parameters_of(raw_query) if pair[0] in _ONCE]
-    given = dict(pairs)
-    scope = read_scope(given.get("X-Amz-Credential", ""))
+    parameters = dict(pairs)
+    scope = read_scope(parameters.get("X-Amz-Credential", ""))
     family = error_family(scope.service if scope else "s3")
-    if not all(given.get(f"X-Amz-{name}") for name in _LINK_PARAMETERS):
+    if not all(parameters.get(f"X-Amz-{name}") for name in _LINK_PARAMETERS):
         raise refusals.incomplete_link(
             family,
             "Query-string authentication version 4 requires the X-Amz-Algorithm, "
             "X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and "
             "X-Amz-Expires parameters.",
         )
-    if len(given) != len(pairs):
-        why = "Each of the query parameters that sign a request may come once only."
-        raise refusals.incomplete_link(family, why)
-    if given["X-Amz-Algorithm"] != ALGORITHM:
+    if len(parameters) != len(pairs):
+        message = "Each of the query parameters that sign a request may come once only."
+        raise refusals.incomplete_link(family, message)
+    if parameters["X-Amz-Algorithm"] != ALGORITHM:
         raise refusals.incomplete_link(family, f'X-Amz-Algorithm only supports "{ALGORITHM}"')
     claim = _claim(
-        given["X-Amz-Credential"], given["X-Amz-SignedHeaders"], given["X-Amz-Signature"]
+        parameters["X-Amz-Credential"],
+        parameters["X-Amz-SignedHeaders"],
+        parameters["X-Amz-Signature"],
     )
     if claim is None:
-        raise refusals.incomplete_link(family, _bad_credential(given["X-Amz-Credential"]))
+        raise refusals.incomplete_link(family, _bad_credential(parameters["X-Amz-Credential"]))
     return Link(
         claim,
-        given["X-Amz-Date"],
-        _seconds(family, given["X-Amz-Expires"]),
-        given.get("X-Amz-Content-Sha256"),
+        parameters["X-Amz-Date"],
+        _seconds(family, parameters["X-Amz-Expires"]),
+        parameters.get("X-Amz-Content-Sha256"),
     )
 
 

@@ -39,30 +39,30 @@ def missing(family: ErrorFamily) -> AwsError:
     return AwsError(code, f"Request is missing Authentication Token. {_GET_KEYS}", 403)
 
 
-def incomplete(family: ErrorFamily, why: str) -> AwsError:
+def incomplete(family: ErrorFamily, reason: str) -> AwsError:
     """`why` is a sentence."""
     if family == "s3":
         return AwsError(
             "AuthorizationHeaderMalformed",
-            f"The authorization header that you provided is not valid. {why}",
+            f"The authorization header that you provided is not valid. {reason}",
             400,
         )
-    return AwsError(_INCOMPLETE[family], why, 400)
+    return AwsError(_INCOMPLETE[family], reason, 400)
 
 
-def incomplete_link(family: ErrorFamily, why: str) -> AwsError:
+def incomplete_link(family: ErrorFamily, message: str) -> AwsError:
     """`why` is a sentence."""
     if family == "s3":
-        return AwsError("AuthorizationQueryParametersError", why, 400)
-    return AwsError(_INCOMPLETE[family], why, 400)
+        return AwsError("AuthorizationQueryParametersError", message, 400)
+    return AwsError(_INCOMPLETE[family], message, 400)
 
 
 def both_ways_signed(family: ErrorFamily) -> AwsError:
-    why = (
+    message = (
         "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter or the "
         "Authorization header should be specified."
     )
-    return AwsError("InvalidArgument" if family == "s3" else _INCOMPLETE[family], why, 400)
+    return AwsError("InvalidArgument" if family == "s3" else _INCOMPLETE[family], message, 400)
 
 
 def no_such_key(family: ErrorFamily, access_key: str) -> AwsError:
@@ -80,7 +80,7 @@ def no_such_key(family: ErrorFamily, access_key: str) -> AwsError:
 
 
 def wrong_signature(
-    family: ErrorFamily, access_key: str, given: str, canonical: str, to_sign: str
+    family: ErrorFamily, access_key: str, signature: str, canonical: str, to_sign: str
 ) -> AwsError:
     """The message holds the signed text, as in AWS; the text contains no secret."""
     head = (
@@ -94,7 +94,7 @@ def wrong_signature(
             403,
             AWSAccessKeyId=access_key,
             StringToSign=to_sign,
-            SignatureProvided=given,
+            SignatureProvided=signature,
             CanonicalRequest=canonical,
         )
     return AwsError(
@@ -119,11 +119,13 @@ def outside_skew(family: ErrorFamily, signed: str, now: str, skew_seconds: int) 
             MaxAllowedSkewMilliseconds=skew_seconds * 1000,
         )
     if signed < now:
-        why = f"Signature expired: {signed} is more than {minutes} min. earlier than {now}."
+        message = f"Signature expired: {signed} is more than {minutes} min. earlier than {now}."
     else:
-        why = f"Signature not yet current: {signed} is more than {minutes} min. later than {now}."
+        message = (
+            f"Signature not yet current: {signed} is more than {minutes} min. later than {now}."
+        )
     return AwsError(
-        _MISMATCH.get(family, "SignatureDoesNotMatch"), f"{why} Check the client's clock.", 403
+        _MISMATCH.get(family, "SignatureDoesNotMatch"), f"{message} Check the client's clock.", 403
     )
 
 
@@ -142,27 +144,27 @@ def expired_link(family: ErrorFamily, signed: str, seconds: int, now: str) -> Aw
     )
 
 
-def wrong_region(family: ErrorFamily, given: str, ours: str) -> AwsError:
+def wrong_region(family: ErrorFamily, region: str, ours: str) -> AwsError:
     if family == "s3":
         return AwsError(
             "AuthorizationHeaderMalformed",
-            f"The authorization header is malformed; the region '{given}' is wrong; expecting "
+            f"The authorization header is malformed; the region '{region}' is wrong; expecting "
             f"'{ours}'",
             400,
             Region=ours,
         )
     return AwsError(
         _MISMATCH.get(family, "SignatureDoesNotMatch"),
-        f"Credential should be scoped to a valid region, not '{given}'. This server's region is "
-        f"'{ours}': set AWS_REGION={ours}, or start it with SAGEHEN_REGION={given}.",
+        f"Credential should be scoped to a valid region, not '{region}'. This server's region is "
+        f"'{ours}': set AWS_REGION={ours}, or start it with SAGEHEN_REGION={region}.",
         403,
     )
 
 
-def wrong_service(family: ErrorFamily, given: str, right: str) -> AwsError:
+def wrong_service(family: ErrorFamily, service: str, right: str) -> AwsError:
     return AwsError(
         _MISMATCH.get(family, "SignatureDoesNotMatch"),
-        f"Credential should be scoped to correct service: '{right}', not '{given}'.",
+        f"Credential should be scoped to correct service: '{right}', not '{service}'.",
         403,
     )
 
@@ -184,8 +186,8 @@ def not_signed(family: ErrorFamily, headers: Iterable[str]) -> AwsError:
     )
 
 
-def no_digest(given: str | None) -> AwsError:
-    if given is None:
+def no_digest(digest: str | None) -> AwsError:
+    if digest is None:
         return AwsError(
             "InvalidRequest", "Missing required header for this request: x-amz-content-sha256", 400
         )
@@ -196,7 +198,7 @@ def no_digest(given: str | None) -> AwsError:
         "valid sha256 value.",
         400,
         ArgumentName="x-amz-content-sha256",
-        ArgumentValue=given,
+        ArgumentValue=digest,
     )
 
 

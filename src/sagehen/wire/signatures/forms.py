@@ -80,9 +80,9 @@ def _verify_old(fields: Mapping[str, str], verifier: Verifier) -> str:
     return _compared(access_key, base64.b64encode(digest).decode(), fields["signature"], policy)
 
 
-def _compared(access_key: str, ours: str, given: str, policy: str) -> str:
-    if not hmac.compare_digest(ours.encode(), given.encode()):
-        raise refusals.wrong_signature("s3", access_key, given, "", policy)
+def _compared(access_key: str, ours: str, signature: str, policy: str) -> str:
+    if not hmac.compare_digest(ours.encode(), signature.encode()):
+        raise refusals.wrong_signature("s3", access_key, signature, "", policy)
     return access_key
 
 

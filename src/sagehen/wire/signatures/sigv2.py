@@ -11,8 +11,6 @@ import hmac
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-from botocore.auth import HmacV1Auth
-
 from sagehen.wire.errors import AwsError
 from sagehen.wire.parameters import check_each_once, parameters_of
 from sagehen.wire.scope import RequestHead
@@ -21,8 +19,14 @@ from sagehen.wire.signatures import errors as refusals
 
 __all__ = ["verify_old_link"]
 
-_SIGNED_PARAMETERS = frozenset(HmacV1Auth.QSAOfInterest)
-"""parameters that select the operation"""
+
+@functools.cache
+def _signed_parameters() -> frozenset[str]:
+    """Returns the parameters that select the operation."""
+    from botocore.auth import HmacV1Auth  # slow to import, and such links are rare
+
+    return frozenset(HmacV1Auth.QSAOfInterest)
+
 
 _NEED_NOT_BE_SIGNED = frozenset(("list-type", "x-id"))
 """unsigned parameters that change nothing beyond what the link allows"""
@@ -33,9 +37,9 @@ def verify_old_link(head: RequestHead, secrets: Mapping[str, str], now: float) -
     parameter selects the operation."""
     pairs = parameters_of(head.raw_query)
     check_each_once(pairs)
-    given = dict(pairs)
-    access_key, signature = given.get("AWSAccessKeyId", ""), given.get("Signature", "")
-    expires = given.get("Expires", "")
+    parameters = dict(pairs)
+    access_key, signature = parameters.get("AWSAccessKeyId", ""), parameters.get("Signature", "")
+    expires = parameters.get("Expires", "")
     if not expires.isascii() or not expires.isdigit() or len(expires) > 12:
         raise refusals.incomplete_link(
             "s3",
@@ -45,12 +49,16 @@ def verify_old_link(head: RequestHead, secrets: Mapping[str, str], now: float) -
     secret = secrets.get(access_key)
     if secret is None:
         raise refusals.no_such_key("s3", access_key)
-    to_sign = [_string_to_sign(head, expires, resource) for resource in _resources(head, given)]
-    if not any(_is_right(secret, one, signature) for one in to_sign):
+    to_sign = [
+        _string_to_sign(head, expires, resource) for resource in _resources(head, parameters)
+    ]
+    if not any(_is_right(secret, name, signature) for name in to_sign):
         raise refusals.wrong_signature("s3", access_key, signature, "", to_sign[0])
     if now > int(expires):
         raise AwsError("AccessDenied", "Request has expired", 403, Expires=expires)
-    unsigned = sorted(given.keys() & _subresources() - _SIGNED_PARAMETERS - _NEED_NOT_BE_SIGNED)
+    unsigned = sorted(
+        parameters.keys() & _subresources() - _signed_parameters() - _NEED_NOT_BE_SIGNED
+    )
     if unsigned:
         raise AwsError(
             "AccessDenied",
@@ -79,7 +87,7 @@ def _string_to_sign(head: RequestHead, expires: str, resource: str) -> str:
     return "\n".join([*lines, resource])
 
 
-def _resources(head: RequestHead, given: Mapping[str, str]) -> list[str]:
+def _resources(head: RequestHead, parameters: Mapping[str, str]) -> list[str]:
     """Clients sign buckets with or without a final slash."""
     raw_path = head.raw_path
     is_bucket = raw_path != "/" and unquote(raw_path).count("/") == 1
@@ -87,8 +95,8 @@ def _resources(head: RequestHead, given: Mapping[str, str]) -> list[str]:
     bare = {pair for pair in head.raw_query.split("&") if "=" not in pair}
     signed = [
         name if name in bare else f"{name}={value}"
-        for name, value in sorted(given.items())
-        if name in _SIGNED_PARAMETERS
+        for name, value in sorted(parameters.items())
+        if name in _signed_parameters()
     ]
     query = "&".join(signed)
     return [f"{path}?{query}" if query else path for path in paths]

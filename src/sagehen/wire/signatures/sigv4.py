@@ -322,9 +322,9 @@ def _check_service(grant: _Grant, service: str | None) -> None:
 
 
 def _timestamp(head: RequestHead, grant: _Grant) -> str:
-    given = head.headers.get("x-amz-date")
-    if given is not None:
-        return given
+    date = head.headers.get("x-amz-date")
+    if date is not None:
+        return date
     timestamp = basic_date(head.headers.get("date", ""))
     if timestamp is None:
         raise refusals.incomplete(
@@ -337,14 +337,14 @@ def _timestamp(head: RequestHead, grant: _Grant) -> str:
 def _seconds(grant: _Grant, timestamp: str) -> float:
     seconds = basic_time(timestamp)
     if seconds is None:
-        why = f"Date must be in ISO-8601 'basic format'. Got '{timestamp[:64]}'."
-        raise refusals.incomplete(grant.family, why)
+        message = f"Date must be in ISO-8601 'basic format'. Got '{timestamp[:64]}'."
+        raise refusals.incomplete(grant.family, message)
     if timestamp[:8] != grant.scope.date:
-        why = (
+        message = (
             "Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from "
             f"HTTP: '{grant.scope.date}' != '{timestamp[:8]}', from '{timestamp}'."
         )
-        raise refusals.incomplete(grant.family, why)
+        raise refusals.incomplete(grant.family, message)
     return seconds
 
 
@@ -357,12 +357,12 @@ def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
     left_out = headers.keys() - grant.name_set
     for name in left_out:
         if name.startswith("x-amz-"):
-            every = sorted(one for one in left_out if one.startswith("x-amz-"))
-            raise refusals.not_signed(grant.family, every)
+            unsigned = sorted(header for header in left_out if header.startswith("x-amz-"))
+            raise refusals.not_signed(grant.family, unsigned)
 
 
 def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
-    """Both places are signed: unsigned headers are refused, and links sign their parameters."""
+    """Reads signed places only: unsigned headers are refused, and links sign their parameters."""
     if head.headers.get("x-amz-content-sha256") == UNSIGNED_PAYLOAD:
         return True
     if signing is not Signing.LINK:
@@ -375,12 +375,12 @@ def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> st
         if payload_sha256 is None:
             raise ValueError(f"{grant.scope.service} needs the digest of the body.")
         return payload_sha256
-    said = head.headers.get("x-amz-content-sha256")
-    if said is None or not _S3_PAYLOADS.fullmatch(said):
-        raise refusals.no_digest(said)
-    if payload_sha256 is not None and len(said) == 64 and said != payload_sha256:
-        raise refusals.other_body(said, payload_sha256)
-    return said
+    declared = head.headers.get("x-amz-content-sha256")
+    if declared is None or not _S3_PAYLOADS.fullmatch(declared):
+        raise refusals.no_digest(declared)
+    if payload_sha256 is not None and len(declared) == 64 and declared != payload_sha256:
+        raise refusals.other_body(declared, payload_sha256)
+    return declared
 
 
 def _identity(grant: _Grant, timestamp: str, payload: str, signature: str) -> Identity:

@@ -132,7 +132,7 @@ def _categories() -> dict[str, str]:
             for name in (before, before[0]):
                 _extend(spans.setdefault(name, []), start, point - 1)
             start, before = point, category
-    return {name: "".join(map(_span, them)) for name, them in spans.items()}
+    return {name: "".join(map(_span, parts)) for name, parts in spans.items()}
 
 
 def _extend(spans: list[tuple[int, int]], first: int, last: int) -> None:

@@ -34,17 +34,17 @@ def constraints_of(shape: Shape) -> list[Constraint]:
     Untranslatable."""
     kind = "value" if shape.type_name in _NUMBERS else "length"
     measure = _value if kind == "value" else len
-    found = []
+    constraints = []
     if (most := shape.metadata.get("max")) is not None:
-        found.append(_at_most(kind, measure, most))
+        constraints.append(_at_most(kind, measure, most))
     if (least := shape.metadata.get("min")) is not None:
-        found.append(_at_least(kind, measure, least))
+        constraints.append(_at_least(kind, measure, least))
     if pattern := shape.metadata.get("pattern"):
-        found.append(_matching(pattern))
+        constraints.append(_matching(pattern))
     values = getattr(shape, "enum", None)
     if values and shape.name not in _CHECKED_BY_SERVICE:
-        found.append(_among(list(values)))
-    return found
+        constraints.append(_among(list(values)))
+    return constraints
 
 
 def _at_most(kind: str, measure: Callable[[Any], float], most: float) -> Constraint:
@@ -116,8 +116,8 @@ def _code(operation: OperationModel) -> str:
     return "InvalidArgument" if model.service_name == "s3" else "ValidationError"
 
 
-def _say(path: str, value: Any, wanted: str) -> str:
-    return f"{_shown(value)} at '{path}' failed to satisfy constraint: {wanted}"
+def _say(path: str, value: Any, constraint: str) -> str:
+    return f"{_shown(value)} at '{path}' failed to satisfy constraint: {constraint}"
 
 
 def _shown(value: Any) -> str:
@@ -203,16 +203,16 @@ def _list(shape: Shape, own: list[Constraint]) -> Check:
 
         def check(path: str, value: Any) -> Iterator[Fault]:
             yield from count(path, value)
-            for place, item in enumerate(value, 1):
-                yield from _check_of(member)(f"{path}.{place}.member", item)
+            for position, item in enumerate(value, 1):
+                yield from _check_of(member)(f"{path}.{position}.member", item)
 
         return check
-    wanted = _of_each(shape.member, "Member must satisfy constraint")
+    constraints = _of_each(shape.member, "Member must satisfy constraint")
 
     def check_scalars(path: str, value: Any) -> Iterator[Fault]:
         yield from count(path, value)
         if not all(_holds(shape.member, item) for item in value):
-            yield path, value, wanted
+            yield path, value, constraints
 
     return check_scalars
 
@@ -249,7 +249,7 @@ def _holds(shape: Shape, value: Any) -> bool:
 
 def _of_each(shape: Shape, opening: str) -> str:
     """AWS names all constraints of a collection's scalars when one fails."""
-    return f"{opening}: [{', '.join(one.text for one in constraints_of(shape))}]"
+    return f"{opening}: [{', '.join(constraint.text for constraint in constraints_of(shape))}]"
 
 
 def _lower(name: str) -> str:
