@@ -69,7 +69,7 @@ class IdleCheck:
         self._clock = clock
         self._version: tuple[int, int] | None = None
         """at the beginning of a turn that left nothing to do"""
-        self._until = 0.0
+        self._valid_until = 0.0
         """seconds, monotonic"""
         self._beginning: tuple[int, int] | None = None
 
@@ -81,10 +81,10 @@ class IdleCheck:
     def end(self) -> None:
         """Records that the turn left nothing to do."""
         self._version = self._beginning
-        self._until = self._clock.monotonic() + LONGEST_IDLE_SECONDS
+        self._valid_until = self._clock.monotonic() + LONGEST_IDLE_SECONDS
 
     @property
     def is_idle(self) -> bool:
-        if self._version is None or self._clock.monotonic() >= self._until:
+        if self._version is None or self._clock.monotonic() >= self._valid_until:
             return False
         return self._commits.version() == self._version

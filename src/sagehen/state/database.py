@@ -24,7 +24,7 @@ class FairLock:
     def __init__(self, longest_wait_seconds: float) -> None:
         self._longest_wait_seconds = longest_wait_seconds
         self._lock = threading.Lock()
-        self._taken = False
+        self._is_locked = False
         self._waiting: deque[threading.Event] = deque()
 
     @contextmanager
@@ -38,8 +38,8 @@ class FairLock:
 
     def _take(self) -> None:
         with self._lock:
-            if not self._taken:
-                self._taken = True
+            if not self._is_locked:
+                self._is_locked = True
                 return
             mine = threading.Event()
             self._waiting.append(mine)
@@ -58,7 +58,7 @@ class FairLock:
             if self._waiting:
                 self._waiting.popleft().set()
             else:
-                self._taken = False
+                self._is_locked = False
 
 
 _LOCK_WAIT_SECONDS = 30
@@ -69,7 +69,7 @@ _Notifications = set[tuple[str, str]]
 _DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_POSTGRES = ("XX001", "XX002")
 
-FULL = "The disk that holds the state is full. Make room, then try again."
+FULL = "The disk that holds the state is full. Free some space, then try again."
 
 
 class Database:
@@ -135,13 +135,9 @@ class Database:
                 # Lock at once: an upgrade from a read lock can fail with SQLITE_BUSY despite the
                 # time-out.
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            try:
-                with _telling_when_full():
-                    yield connection, notified
-            except BaseException:
-                connection.rollback()
-                raise
+            # What raises closes the connection, which rolls back.
             with _telling_when_full():
+                yield connection, notified
                 connection.commit()
 
     def _note_damage(self, context: ExceptionContext) -> None:
@@ -150,14 +146,14 @@ class Database:
         in_sqlite = code is not None and code & 0xFF in _DAMAGED_SQLITE
         if in_sqlite or getattr(error, "sqlstate", None) in _DAMAGED_POSTGRES:
             self.damage = (
-                f"The state is damaged ({error}). Stop the server and bring back a backup with "
+                f"The state is damaged ({error}). Stop the server and restore a backup with "
                 "`sagehen restore BACKUP --home HOME --replace`."
             )
 
     def _deliver(self, notified: _Notifications) -> None:
         for channel, payload in notified:
-            for wanted, listener in self._listeners:
-                if wanted == channel:
+            for listened_channel, listener in self._listeners:
+                if listened_channel == channel:
                     listener(payload)
 
     @property

@@ -1,47 +1,54 @@
-"""Groups writes of many threads and coroutines into one transaction, with one wait for the disk."""
+"""Groups writes of many threads and coroutines into one transaction, with one wait for the disk.
+
+GroupCommit groups calls that differ; CoalescingWriter makes one call for many items of a kind.
+"""
 
 import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
+from sagehen.base.errors import Unavailable
 from sagehen.state.database import Database
 
-__all__ = ["GroupCommit", "attempt"]
+__all__ = ["CoalescingWriter", "GroupCommit", "attempt"]
 
 Result = TypeVar("Result")
-_Waiting = tuple[Callable[[Connection], Any], Future[Any]]
+Item = TypeVar("Item")
+
+_Pending = tuple[Callable[[Connection], Any], Future[Any]]
 
 _Outcome = tuple[Future[Any], Any, Exception | None]
 
-MOST_IN_GROUP = 128
-MOST_TRIES = 5
+MAX_GROUP = 128
+MAX_ATTEMPTS = 5
 
 
 class GroupCommit:
     """The first writer commits for all that arrived during the last commit.
 
-    Works see the writes before theirs; a failed one is undone alone and raises to its caller. A
-    full disk or lost database fails the whole group.
+    Each call sees the writes of earlier ones; a failed call is undone alone and raises to its
+    caller. A full disk or lost database fails the whole group.
     """
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._turn = threading.Lock()
-        self._waiting: deque[_Waiting] = deque()
+        self._lock = threading.Lock()
+        self._pending: deque[_Pending] = deque()
         self._thread: ThreadPoolExecutor | None = None
-        self._asked = False
+        self._scheduled = False
 
     def run(self, work: Callable[[Connection], Result]) -> Result:
         """Returns once the writes are on disk."""
         done: Future[Result] = Future()
-        self._waiting.append((work, done))
-        with self._turn:
+        self._pending.append((work, done))
+        with self._lock:
             # An earlier group may have included this work; being bounded, it may take several.
             while not done.done():
                 self._commit_group()
@@ -53,9 +60,9 @@ class GroupCommit:
         A cancelled caller does not know whether its writes are on disk.
         """
         done: Future[Result] = Future()
-        self._waiting.append((work, done))
-        if not self._asked:
-            self._asked = True
+        self._pending.append((work, done))
+        if not self._scheduled:
+            self._scheduled = True
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, "grouped-writes")
             self._thread.submit(self._commit_all)
@@ -68,9 +75,9 @@ class GroupCommit:
 
     def _commit_all(self) -> None:
         # Reset first: later callers are seen below, or submit again.
-        self._asked = False
-        with self._turn:
-            while self._waiting:
+        self._scheduled = False
+        with self._lock:
+            while self._pending:
                 self._commit_group()
 
     def _commit_group(self) -> None:
@@ -89,23 +96,23 @@ class GroupCommit:
             else:
                 done.set_exception(fault)
 
-    def _commit(self, group: Sequence[_Waiting], tries: int = MOST_TRIES) -> list[_Outcome]:
+    def _commit(self, group: Sequence[_Pending], attempts: int = MAX_ATTEMPTS) -> list[_Outcome]:
         try:
             with self.database.write() as connection:
                 return [(done, *attempt(connection, work)) for work, done in group]
         except OperationalError as error:
-            if tries <= 1 or not _was_in_a_circle(error):
+            if attempts <= 1 or not _is_deadlock(error):
                 raise
-        return self._commit(group, tries - 1)
+        return self._commit(group, attempts - 1)
 
-    def _take_group(self) -> list[_Waiting]:
-        count = min(len(self._waiting), MOST_IN_GROUP)
-        group = [self._waiting.popleft() for _ in range(count)]
-        return [one for one in group if one[1].set_running_or_notify_cancel()]
+    def _take_group(self) -> list[_Pending]:
+        count = min(len(self._pending), MAX_GROUP)
+        group = [self._pending.popleft() for _ in range(count)]
+        return [pending for pending in group if pending[1].set_running_or_notify_cancel()]
 
 
-def _was_in_a_circle(error: OperationalError) -> bool:
-    """Returns whether the database ended a deadlock or serialization conflict: a retry helps."""
+def _is_deadlock(error: OperationalError) -> bool:
+    """Whether the database ended a deadlock or a serialization conflict: a retry helps."""
     return getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
 
 
@@ -126,3 +133,75 @@ def attempt(
         return None, error
     connection.exec_driver_sql("RELEASE SAVEPOINT one")
     return result, None
+
+
+class CoalescingWriter(Generic[Item, Result]):
+    """Writes the items of many coroutines with one call; for one event loop."""
+
+    def __init__(
+        self,
+        writes: GroupCommit,
+        write: Callable[[Connection, Sequence[Item]], Sequence[Result]],
+        on_written: Callable[[Sequence[Result]], None] = lambda results: None,
+        max_batch: int = MAX_GROUP,
+    ) -> None:
+        """Args:
+        write: returns a result for each item; runs in the writing thread. If it raises, each item
+            is tried alone.
+        on_written: gets the results of a batch once they are on disk.
+        """
+        self._writes = writes
+        self._write = write
+        self._on_written = on_written
+        self._max_batch = max_batch
+        self._pending: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def put(self, item: Item) -> Result:
+        """Returns once `item` is on disk; raises what `write` raises for this item alone. A
+        cancelled caller does not know whether the item was written."""
+        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        self._pending.append((item, result))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_all())
+        return await result
+
+    async def _write_all(self) -> None:
+        try:
+            while self._pending:
+                count = min(len(self._pending), self._max_batch)
+                batch = [self._pending.popleft() for _ in range(count)]
+                await self._write_batch([pending for pending in batch if not pending[1].done()])
+        finally:
+            self._writing = None
+
+    async def _write_batch(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
+        if not batch:
+            return
+        items = [item for item, _ in batch]
+        try:
+            results = await self._writes.join(partial(self._call, items))
+        except Exception as error:
+            if len(batch) > 1 and not isinstance(error, OperationalError | Unavailable):
+                # One item is at fault.
+                for pending in batch:
+                    await self._write_batch([pending])
+                return
+            _fail(batch, error)
+        except BaseException as error:
+            _fail(batch, error)
+            raise
+        else:
+            for (_, future), result in zip(batch, results, strict=True):
+                if not future.done():
+                    future.set_result(result)
+            self._on_written(results)
+
+    def _call(self, items: Sequence[Item], connection: Connection) -> Sequence[Result]:
+        return self._write(connection, items)
+
+
+def _fail(batch: Sequence[tuple[Any, asyncio.Future[Any]]], error: BaseException) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)

@@ -65,8 +65,8 @@ def holder(connection: Connection, name: str, now: float | None) -> str | None:
     query = select(LEASES.c.holder).where(LEASES.c.name == name)
     if now is not None:
         query = query.where(LEASES.c.expires_at > now)
-    found = connection.execute(query).scalar()
-    return None if found is None else str(found)
+    name_of_holder = connection.execute(query).scalar()
+    return None if name_of_holder is None else str(name_of_holder)
 
 
 def release(connection: Connection, name: str, holder: str) -> bool:
@@ -94,8 +94,8 @@ class Lease:
             raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
 
     def other_holder(self, connection: Connection, now: float | None) -> str | None:
-        found = holder(connection, self.name, now)
-        return None if found == self.holder else found
+        current = holder(connection, self.name, now)
+        return None if current == self.holder else current
 
     def release(self, connection: Connection) -> None:
         release(connection, self.name, self.holder)
@@ -110,7 +110,7 @@ class LeaseLock:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._descriptor: int | None = None
-        self._told = False
+        self._warned = False
 
     @property
     def is_held(self) -> bool:
@@ -123,7 +123,7 @@ class LeaseLock:
         try:
             descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            self._cannot(error)
+            self._warn(error)
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +132,7 @@ class LeaseLock:
             return False
         except OSError as error:
             os.close(descriptor)
-            self._cannot(error)
+            self._warn(error)
             return None
         self._descriptor = descriptor
         return True
@@ -143,11 +143,11 @@ class LeaseLock:
         if descriptor is not None:
             os.close(descriptor)
 
-    def _cannot(self, error: OSError) -> None:
-        if not self._told:
-            self._told = True
-            about = {"action": "lock_lease", "file": str(self._file), "reason": str(error)}
-            log.warning("A lease cannot be locked and is renewed instead.", extra=about)
+    def _warn(self, error: OSError) -> None:
+        if not self._warned:
+            self._warned = True
+            extra = {"action": "lock_lease", "file": str(self._file), "reason": str(error)}
+            log.warning("A lease cannot be locked and is renewed instead.", extra=extra)
 
 
 LEASE_SECONDS = 5.0

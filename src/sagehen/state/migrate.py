@@ -55,15 +55,20 @@ def _lock(connection: Connection) -> None:
 def _upgrade(connection: Connection) -> None:
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    known = ScriptDirectory.from_config(config)
-    at = MigrationContext.configure(connection).get_current_revision()
-    if at == known.get_current_head():
+    scripts = ScriptDirectory.from_config(config)
+    revision = MigrationContext.configure(connection).get_current_revision()
+    if revision == scripts.get_current_head():
         return
-    if at is not None and at not in {script.revision for script in known.walk_revisions()}:
+    if revision is not None and revision not in {
+        script.revision for script in scripts.walk_revisions()
+    }:
         raise StateError(
-            f"The state was written by a newer version of Sagehen (its revision is {at}, the "
-            f"newest known here is {known.get_current_head()}). Install that version again, or "
+            f"The state was written by a newer version of Sagehen (its revision is {revision}, the "
+            f"newest known here is {scripts.get_current_head()}). Install that version again, or "
             "start with another home."
         )
     command.upgrade(config, "head")
-    log.info("state migrated", extra={"action": "migrate", "revision": known.get_current_head()})
+    log.info(
+        "The state was migrated.",
+        extra={"action": "migrate", "revision": scripts.get_current_head()},
+    )

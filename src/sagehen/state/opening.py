@@ -126,18 +126,18 @@ def check_whole(file: Path, seconds: float = CHECK_SECONDS) -> None:
     try:
         with closing(_connect(file)) as state:
             _give_up_after(state, seconds)
-            ((found,),) = state.execute("PRAGMA quick_check(1)").fetchall()
+            ((check_result,),) = state.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.Error as error:
         if error.sqlite_errorname == "SQLITE_INTERRUPT":
             log.info("%s is so large that only its first part was checked for damage.", file)
             return
         if isinstance(error, sqlite3.OperationalError):
             raise StateError(f"The state {file} cannot be opened: {error}.") from error
-        found = str(error)
-    if found != "ok":
+        check_result = str(error)
+    if check_result != "ok":
         raise StateError(
-            f"The state {file} is damaged ({' '.join(found.split())}). Nothing was changed. Bring "
-            "back a backup with `sagehen restore BACKUP --home HOME --replace`: it keeps the "
+            f"The state {file} is damaged ({' '.join(check_result.split())}). Nothing was changed. "
+            "Restore a backup with `sagehen restore BACKUP --home HOME --replace`: it keeps the "
             "damaged state aside. Without a backup, move the state away and run `sagehen adopt`: "
             "an empty one then takes its place."
         )
@@ -162,8 +162,8 @@ _SERVER_TABLES = (
 @contextlib.contextmanager
 def _querying_file(file: Path, changing: bool) -> Iterator[Query]:
     try:
-        there = file.exists()
-        with closing(_connect(file, changing) if there else sqlite3.connect(":memory:")) as state:
+        exists = file.exists()
+        with closing(_connect(file, changing) if exists else sqlite3.connect(":memory:")) as state:
             yield lambda sql: state.execute(sql).fetchall()
     except sqlite3.Error as error:
         raise StateError(f"The state {file} cannot be read: {error}.") from error

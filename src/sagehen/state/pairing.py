@@ -76,21 +76,21 @@ def check_pair(query: Query, tables: set[str], objects: Path, where: str, *, rem
     facts = _look(query, tables, objects)
     if facts.is_empty and (objects.parent / RESTORING).exists():
         raise StateError(
-            f"A restore into {objects.parent} was broken off, and the state {where} has not come "
-            f"back yet. Run `sagehen restore` again; or, to start with a new state, remove "
+            f"A restore into {objects.parent} was interrupted before it restored the state "
+            f"{where}. Run `sagehen restore` again; or, to start with a new state, remove "
             f"{objects.parent / RESTORING} and {objects / RESTORING}. Nothing was changed."
         )
     if facts.is_adopted and facts.state_id == facts.folder_id:
         return
-    why = _mismatch(facts, objects, where)
+    refusal = _mismatch(facts, objects, where)
     is_new = facts.folder_id is None and not facts.has_files
-    if why is None and facts.names_files and is_new and not remote:
-        why = (
+    if refusal is None and facts.names_files and is_new and not remote:
+        refusal = (
             f"The state {where} has objects whose files should be in {objects}, but no file is "
             "there. Is a disk not mounted?"
         )
-    if why is not None:
-        raise StateError(f"{why} Nothing was changed. {_what_to_do(facts, objects)}")
+    if refusal is not None:
+        raise StateError(f"{refusal} Nothing was changed. {_what_to_do(facts, objects)}")
 
 
 def pair(query: Query, objects: Path) -> None:
@@ -100,11 +100,11 @@ def pair(query: Query, objects: Path) -> None:
 
     Raises StateError if the state got another id meanwhile.
     """
-    own = folder_id(objects)
-    kept = _give_id(query, own)
-    if own is None:
-        write_id(objects, kept)
-    elif own != kept:
+    id_of_folder = folder_id(objects)
+    id_of_state = _give_id(query, id_of_folder)
+    if id_of_folder is None:
+        write_id(objects, id_of_state)
+    elif id_of_folder != id_of_state:
         raise StateError(
             f"The objects in {objects} belong to another state: another server has just started "
             "on this one. Nothing was changed."
@@ -115,20 +115,20 @@ def adopt(query: Query, objects: Path) -> tuple[int, int]:
     """Pairs without a check; returns the numbers of files without a row and of rows
     without a file."""
     write_id(objects, _give_id(query, None), _ADOPTED)
-    found = with_row = 0
+    file_count = named_count = 0
     for batch in _batches(_file_names(objects)):
-        found += len(batch)
-        with_row += len(_named(query, batch))
+        file_count += len(batch)
+        named_count += len(_named(query, batch))
     ((rows,),) = query("SELECT count(*) FROM blobs")
-    return found - with_row, int(rows) - with_row
+    return file_count - named_count, int(rows) - named_count
 
 
-def _give_id(query: Query, wanted: str | None) -> str:
+def _give_id(query: Query, preferred: str | None) -> str:
     """Returns the state's id; sets a missing one."""
-    kept = state_id(query)
-    if kept is not None:
-        return kept
-    new = wanted or secrets.token_hex(16)
+    current = state_id(query)
+    if current is not None:
+        return current
+    new = preferred or secrets.token_hex(16)
     # Of several homes starting at once, the first sets the id.
     query(
         f"INSERT INTO state_identity (number, state_id) VALUES (1, '{new}') ON CONFLICT DO NOTHING"
@@ -206,14 +206,14 @@ def _mismatch(facts: _Facts, objects: Path, where: str) -> str | None:
 
 
 def _what_to_do(facts: _Facts, objects: Path) -> str:
-    own = objects.parent
+    home = objects.parent
     advice = [
         "Correct database_url or --home, if another state was meant",
-        f"bring back a backup with `sagehen restore BACKUP --home {own} --replace`",
+        f"restore a backup with `sagehen restore BACKUP --home {home} --replace`",
         "start afresh with another --home",
     ]
     loses = " (files that it does not know go to the trash)" if facts.has_files else ""
-    advice.append(f"or keep this state{loses} with `sagehen adopt --home {own}`")
+    advice.append(f"or keep this state{loses} with `sagehen adopt --home {home}`")
     return "; ".join(advice) + "."
 
 

@@ -24,11 +24,11 @@ def is_up_to_date(state: Path) -> bool:
         with closing(sqlite3.connect(f"file:{quote(str(state))}?mode=rw", uri=True)) as database:
             database.isolation_level = None
             database.execute("BEGIN IMMEDIATE")
-            found = database.execute("SELECT version_num FROM alembic_version").fetchall()
+            revisions = database.execute("SELECT version_num FROM alembic_version").fetchall()
             database.execute("ROLLBACK")
     except sqlite3.Error:
         return False
-    return found == [(newest_revision(),)]
+    return revisions == [(newest_revision(),)]
 
 
 def make_state(state: Path) -> bool:

@@ -5,7 +5,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, MetaData, Table, delete, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Integer,
+    MetaData,
+    Table,
+    delete,
+    select,
+    update,
+)
 
 from sagehen.base.errors import AlreadyExists
 
@@ -14,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METADATA",
+    "SEQUENCE",
     "Upsert",
     "delete_where",
     "insert_named",
@@ -25,6 +36,9 @@ __all__ = [
     "upsert",
     "upsert_for",
 ]
+
+# SQLite numbers rows only for INTEGER, 64 bits there, and reuses numbers without autoincrement.
+SEQUENCE = BigInteger().with_variant(Integer, "sqlite")
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 Upsert: TypeAlias = "sqlite.Insert | postgresql.Insert"
@@ -72,12 +86,14 @@ def upsert_for(dialect: str, table: Table) -> Upsert:
     return postgresql.insert(table)
 
 
-def insert_new(connection: Connection, table: Table, record: msgspec.Struct, **more: Any) -> bool:
-    """Inserts `record` and `more` columns; returns False where the primary key is taken.
+def insert_new(
+    connection: Connection, table: Table, record: msgspec.Struct, **columns: Any
+) -> bool:
+    """Inserts `record` and further `columns`; returns False where the primary key is taken.
 
     The transaction stays usable, unlike after a constraint error in PostgreSQL.
     """
-    statement = upsert(connection, table).values(**msgspec.to_builtins(record), **more)
+    statement = upsert(connection, table).values(**msgspec.to_builtins(record), **columns)
     return inserts(connection, statement.on_conflict_do_nothing())
 
 

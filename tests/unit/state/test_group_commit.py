@@ -2,17 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from sagehen.base.errors import Conflict, StateFull
 from sagehen.services.s3 import object_rows as rows
 from sagehen.services.s3.storage.records import Bucket
 from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupCommit
+from sagehen.state.group_commit import CoalescingWriter, GroupCommit
 
 
 def names(database: Database) -> set[str]:
@@ -141,3 +142,93 @@ def test_the_databases_own_trouble_is_everybodys(database: Database) -> None:
     with pytest.raises(StateFull, match="full"):
         writes.run(fill)
     assert names(database) == set()
+
+
+class Written:
+    """Writes buckets by their names, and keeps the batches."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.batches: list[list[str]] = []
+
+    def __call__(self, connection: Connection, names: Sequence[str]) -> list[str]:
+        self.batches.append(list(names))
+        for name in names:
+            rows.insert_bucket(connection, Bucket(name, 0))
+            if name == "bad":
+                raise Conflict("bad")
+            if name == "away":
+                raise OperationalError("INSERT", {}, Exception("away"))
+            if name == "full":
+                raise StateFull("full")
+        return [name.upper() for name in names]
+
+    @property
+    def names(self) -> list[str]:
+        with self.database.read() as connection:
+            return [bucket.name for bucket in rows.list_buckets(connection)]
+
+
+async def test_what_waits_goes_together(database: Database) -> None:
+    writes, written = GroupCommit(database), Written(database)
+    writer = CoalescingWriter(writes, written)
+    names = [f"b{number:03}" for number in range(200)]
+    results = await asyncio.gather(*(writer.put(name) for name in names))
+    writes.close()
+    assert results == [name.upper() for name in names]
+    assert written.names == names
+    assert [len(batch) for batch in written.batches] == [128, 72]
+
+
+async def test_one_at_fault_is_alone(database: Database) -> None:
+    writes, written = GroupCommit(database), Written(database)
+    writer = CoalescingWriter(writes, written)
+    given = (writer.put(name) for name in ("a", "bad", "b"))
+    first, bad, last = await asyncio.gather(*given, return_exceptions=True)
+    writes.close()
+    assert (first, last) == ("A", "B")
+    assert isinstance(bad, Conflict)
+    assert written.names == ["a", "b"]
+
+
+@pytest.mark.parametrize(("why", "error"), [("away", OperationalError), ("full", StateFull)])
+async def test_a_database_that_is_away_is_so_for_all(
+    database: Database, why: str, error: type[Exception]
+) -> None:
+    writes, written = GroupCommit(database), Written(database)
+    writer = CoalescingWriter(writes, written)
+    given = (writer.put(name) for name in ("a", why, "b"))
+    results = await asyncio.gather(*given, return_exceptions=True)
+    assert [type(result) for result in results] == [error] * 3
+    assert len(written.batches) == 1
+    assert await writer.put("c") == "C", "it is tried again"
+    writes.close()
+    assert written.names == ["c"]
+
+
+async def test_who_does_not_wait_any_more_is_left_out(database: Database) -> None:
+    writes, written = GroupCommit(database), Written(database)
+    writer = CoalescingWriter(writes, written)
+    waits, goes = (asyncio.ensure_future(writer.put(name)) for name in ("a", "b"))
+    await asyncio.sleep(0)
+    goes.cancel()
+    assert await waits == "A"
+    with pytest.raises(asyncio.CancelledError):
+        await goes
+    writes.close()
+    assert written.names == ["a"]
+
+
+async def test_only_what_is_on_disk_is_announced(database: Database) -> None:
+    writes, written = GroupCommit(database), Written(database)
+    announced: list[list[str]] = []
+
+    def announce(results: Sequence[str]) -> None:
+        assert {name.upper() for name in written.names} >= set(results)
+        announced.append(list(results))
+
+    writer = CoalescingWriter(writes, written, announce, max_batch=2)
+    given = (writer.put(name) for name in ("a", "b", "c", "bad"))
+    await asyncio.gather(*given, return_exceptions=True)
+    writes.close()
+    assert announced == [["A", "B"], ["C"]]

@@ -11,7 +11,7 @@ from sqlalchemy import MetaData
 from sagehen.base.errors import AlreadyExists, Invalid
 from sagehen.frame import tags
 from sagehen.frame.named_records import ListQuery
-from sagehen.services.sagemaker.hosting import model_store as models
+from sagehen.services.sagemaker.hosting.definition_store import models
 from sagehen.services.sagemaker.hosting.records import ModelRecord
 from sagehen.state import leases
 from sagehen.state.database import Database

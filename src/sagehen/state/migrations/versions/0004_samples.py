@@ -1,4 +1,4 @@
-"""What CloudWatch is asked for: samples of metrics, by the minute."""
+"""Tables of metric samples by the minute, for CloudWatch."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""What was made of templates."""
+"""The table of stacks, which templates created."""
 
 import sqlalchemy as sa
 from alembic import op
