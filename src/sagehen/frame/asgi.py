@@ -1,14 +1,23 @@
-"""Reads ASGI requests, with their bodies bounded each and together; S3's bodies stream instead."""
+"""Reads ASGI requests, with their bodies bounded each and together, and sends responses; S3's
+bodies stream instead."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 
+from starlette import responses
 from starlette.types import Receive, Scope
 
 from sagehen.base.errors import Unavailable
-from sagehen.wire.http import Request
+from sagehen.wire.http import Request, Response
 
-__all__ = ["BodyBudget", "BodyTooLarge", "ClientGone", "request_head", "stream_body"]
+__all__ = [
+    "BodyBudget",
+    "BodyTooLarge",
+    "ClientGone",
+    "request_head",
+    "stream_body",
+    "whole_response",
+]
 
 
 def request_head(scope: Scope) -> Request:
@@ -24,6 +33,16 @@ def request_head(scope: Scope) -> Request:
     )
 
 
+def whole_response(response: Response, method: str = "POST") -> responses.Response:
+    """Returns what sends a response whose body is in memory."""
+    assert isinstance(response.body, bytes)
+    # The length is that of the body which HEAD leaves out.
+    headers = {"content-length": str(len(response.body))}
+    headers |= {name.lower(): value for name, value in response.headers.items()}
+    body = b"" if method == "HEAD" else response.body
+    return responses.Response(body, response.status, headers)
+
+
 class ClientGone(Exception):
     """The client closed the connection before its request was whole."""
 
@@ -34,14 +53,14 @@ class BodyTooLarge(Exception):
 
 async def stream_body(receive: Receive) -> AsyncGenerator[bytes]:
     """Yields the non-empty pieces of a body; raises ClientGone."""
-    more = True
-    while more:
+    has_more = True
+    while has_more:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise ClientGone
         if piece := message.get("body", b""):
             yield piece
-        more = message.get("more_body", False)
+        has_more = message.get("more_body", False)
 
 
 class BodyBudget:
@@ -52,7 +71,7 @@ class BodyBudget:
         self.hits = 0
         """requests refused by this budget or a part of it"""
         self.max_bytes = max_bytes
-        self._whole: BodyBudget | None = None
+        self._parent: BodyBudget | None = None
         self._refusal = (
             f"The bodies of all requests together pass {max_bytes} bytes "
             "(max_held_control_body_bytes). Try again in a moment."
@@ -62,7 +81,7 @@ class BodyBudget:
         """Makes a budget for some requests, which count here too; `refusal` is its
         error message."""
         part = BodyBudget(max_bytes)
-        part._whole = self
+        part._parent = self
         part._refusal = refusal
         return part
 
@@ -88,13 +107,13 @@ class BodyBudget:
 
     def _take(self, size: int) -> None:
         if self.held_bytes + size > self.max_bytes:
-            (self._whole or self).hits += 1
+            (self._parent or self).hits += 1
             raise Unavailable(self._refusal)
-        if self._whole is not None:
-            self._whole._take(size)
+        if self._parent is not None:
+            self._parent._take(size)
         self.held_bytes += size
 
     def _give_back(self, size: int) -> None:
-        if self._whole is not None:
-            self._whole._give_back(size)
+        if self._parent is not None:
+            self._parent._give_back(size)
         self.held_bytes -= size

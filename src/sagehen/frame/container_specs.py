@@ -94,7 +94,7 @@ def write_end(path: Path, run_id: str, reason: str | None) -> None:
 def read_end(path: Path, run_id: str) -> str | None:
     """Returns "" for an unknown reason; None if that run's end is not recorded."""
     try:
-        noted, _, reason = path.read_text(errors="replace").partition("\n")
+        ended_run, _, reason = path.read_text(errors="replace").partition("\n")
     except OSError:
         return None
-    return reason if noted == run_id else None
+    return reason if ended_run == run_id else None

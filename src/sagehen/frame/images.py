@@ -100,8 +100,8 @@ def find_launch(image: str, settings_images: Mapping[str, Sequence[str]]) -> Lau
 def server_of_its_own(image: str) -> str | None:
     """Returns the name of the image's server if Sagehen does not replace it."""
     name = image_name(image).lower()
-    found = (server for pattern, server in _SERVERS if fnmatchcase(name, pattern))
-    return next(found, None)
+    servers = (server for pattern, server in _SERVERS if fnmatchcase(name, pattern))
+    return next(servers, None)
 
 
 def unsuited(image: str, settings_images: Mapping[str, Sequence[str]]) -> str | None:
@@ -110,11 +110,13 @@ def unsuited(image: str, settings_images: Mapping[str, Sequence[str]]) -> str | 
     if _find_command(image, settings_images):
         return None
     name = image_name(image).lower()
-    for pattern, why in _UNSUITED:
+    for pattern, reason in _UNSUITED:
         if fnmatchcase(name, pattern):
-            return f"{why}, which Sagehen does not do. {_instead(name)}"
+            return f"{reason}, which Sagehen does not do. {_instead(name)}"
     framework = _framework(name)
-    if framework is None or any(fnmatchcase(name, one) for one in _FRAMEWORKS[framework]):
+    if framework is None or any(
+        fnmatchcase(name, own_pattern) for own_pattern in _FRAMEWORKS[framework]
+    ):
         return None
     return (
         f"has {framework} in its name, and of such images Sagehen stands in for AWS's own for "
@@ -123,7 +125,7 @@ def unsuited(image: str, settings_images: Mapping[str, Sequence[str]]) -> str | 
 
 
 def _framework(name: str) -> str | None:
-    return next((one for one in _FRAMEWORKS if one in name), None)
+    return next((framework for framework in _FRAMEWORKS if framework in name), None)
 
 
 def _instead(name: str) -> str:

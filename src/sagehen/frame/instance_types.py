@@ -38,7 +38,7 @@ def instance_types() -> dict[str, InstanceType]:
 
 def require_instance_type(name: str) -> InstanceType:
     """Raises Invalid where the table lacks the type."""
-    known = instance_types().get(name)
-    if known is None:
+    instance_type = instance_types().get(name)
+    if instance_type is None:
         raise Invalid(f"The instance type {name!r} is not known to this version of Sagehen.")
-    return known
+    return instance_type

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from sagehen.base.clock import Clock
-from sagehen.base.concurrency import Wake
+from sagehen.base.concurrency import Wake, first_of
 from sagehen.base.errors import SagehenError
-from sagehen.base.retry import AWAY, backoff_seconds
+from sagehen.base.retry import AWAY, Backoff
 from sagehen.state.commits import IdleCheck
 from sagehen.state.database import Database
 from sagehen.state.leases import HeldLease, LeaseLost
@@ -35,12 +35,12 @@ class LeasedLoop(ABC):
         self.first_look = asyncio.Event()
         """set when the first turn has ended, well or not"""
         self._clock = clock
-        self._held = HeldLease(database, clock, lease_name, holder)
+        self._lease = HeldLease(database, clock, lease_name, holder)
         self._wake = Wake()
         self._idle = IdleCheck(database.commits, clock)
         self._waits = False
         """another control holds the lease, and this is logged"""
-        self._errors = 0
+        self._backoff = Backoff(FIRST_ERROR_SECONDS, LONGEST_ERROR_SECONDS)
 
     @abstractmethod
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
@@ -60,15 +60,16 @@ class LeasedLoop(ABC):
 
     async def run(self) -> None:
         self._wake.begin()
-        beside = [asyncio.create_task(one) for one in self.companions()]
+        companions = [asyncio.create_task(companion) for companion in self.companions()]
         try:
             while True:
-                await self._rest(await self._turn_or_back_off())
+                seconds = await self._turn_or_back_off()
+                await first_of(self._wake.wait(), self._clock.sleep(seconds))
         finally:
-            for one in beside:
-                one.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
-            await self._held.let_go()
+            for companion in companions:
+                companion.cancel()
+            await asyncio.gather(*companions, return_exceptions=True)
+            await self._lease.let_go()
 
     async def _turn_or_back_off(self) -> float:
         """Returns the seconds until the next turn."""
@@ -80,20 +81,20 @@ class LeasedLoop(ABC):
             finally:
                 self.first_look.set()
         except LeaseLost:
-            self._held.lose()
+            self._lease.lose()
             return LONGEST_REST_SECONDS
         except Exception as error:
-            self._errors += 1
-            wait = backoff_seconds(self._errors - 1, FIRST_ERROR_SECONDS, LONGEST_ERROR_SECONDS)
-            about = {"action": "reconcile_failed", "wait_seconds": wait}
+            wait = self._backoff.next_seconds()
+            extra = {"action": "reconcile_failed", "wait_seconds": wait}
             # Expected errors need no traceback.
             trace = not isinstance(error, (SagehenError, OSError))
-            said = "Reconciling failed and is tried again: %s"
-            log.error(said, error, exc_info=trace, extra=about)
+            log.error(
+                "Reconciling failed and is tried again: %s", error, exc_info=trace, extra=extra
+            )
             # A hint does not shorten this wait: instant failures would be retried without pause.
             await self._clock.sleep(wait)
             return 0
-        self._errors = 0
+        self._backoff.reset()
         return wait
 
     async def turn(self) -> float:
@@ -110,37 +111,25 @@ class LeasedLoop(ABC):
         return min(wait, LONGEST_REST_SECONDS)
 
     async def _hold_lease(self) -> bool:
-        held = await self._held.hold()
+        held = await self._lease.hold()
         if not held and not self._waits:
-            about = {"action": "stand_by", "lease": self._held.lease.name}
-            log.info("Another control reconciles; this one waits.", extra=about)
+            extra = {"action": "stand_by", "lease": self._lease.lease.name}
+            log.info("Another control reconciles; this one waits.", extra=extra)
         self._waits = not held
         return held
 
-    async def _rest(self, seconds: float) -> None:
-        waits = [
-            asyncio.ensure_future(self._wake.wait()),
-            asyncio.ensure_future(self._clock.sleep(seconds)),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-
 
 async def keep_sweeping(
-    sweep: Callable[[], Awaitable[object]], seconds: float, clock: Clock, what: str
+    sweep: Callable[[], Awaitable[object]], seconds: float, clock: Clock, title: str
 ) -> None:
-    """Sweeps every `seconds` until cancelled; failures are logged and retried. `what` is for the
+    """Sweeps every `seconds` until cancelled; failures are logged and retried. `title` is for the
     log."""
-    about = {"action": "sweep"}
+    extra = {"action": "sweep"}
     while True:
         try:
             await sweep()
         except AWAY as error:
-            log.error("The %s cannot be swept: %s", what, error, extra=about)
+            log.error("The %s cannot be swept: %s", title, error, extra=extra)
         except Exception:
-            log.exception("Sweeping the %s failed and is tried again.", what, extra=about)
+            log.exception("Sweeping the %s failed and is tried again.", title, extra=extra)
         await clock.sleep(seconds)

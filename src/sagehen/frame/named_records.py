@@ -87,7 +87,7 @@ def page(
     sort = table.c.key if query.sort_column == "name" else table.c[query.sort_column]
     where = _filters(table, query)
     if query.token is not None:
-        where.append(_behind(sort, table.c.key, _read_token(query.token, query)))
+        where.append(_after(sort, table.c.key, _read_token(query.token, query)))
     order = [column.desc() if query.descending else column.asc() for column in (sort, table.c.key)]
     records = select_records(connection, table, kind, *where, order=order, limit=query.limit + 1)
     if len(records) <= query.limit:
@@ -114,7 +114,7 @@ def _filters(table: Table, query: ListQuery) -> list[ColumnElement[bool]]:
     return where
 
 
-def _behind(
+def _after(
     sort: ColumnElement[Any], key: ColumnElement[Any], last: _Position
 ) -> ColumnElement[bool]:
     if last.descending:
@@ -135,7 +135,7 @@ def _read_token(token: str, query: ListQuery) -> _Position:
         last = msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Position)
     except ValueError as error:
         raise Invalid("Invalid pagination token.") from error
-    if not all(_WORD.fullmatch(one) for one in (last.key, last.value) if isinstance(one, str)):
+    if not all(_WORD.fullmatch(text) for text in (last.key, last.value) if isinstance(text, str)):
         raise Invalid("Invalid pagination token.")
     same_order = (last.sort_column, last.descending) == (query.sort_column, query.descending)
     same_type = isinstance(last.value, float) == (query.sort_column == "created_at")

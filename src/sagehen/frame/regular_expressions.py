@@ -10,7 +10,7 @@ from sagehen.base.errors import Invalid
 
 __all__ = ["compile_expression"]
 
-MOST_PARTS = 5000
+MAX_PARTS = 5000
 """counts each repetition at its minimum; bounds the memory"""
 
 _REPEATS = (_parser.MAX_REPEAT, _parser.MIN_REPEAT, _parser.POSSESSIVE_REPEAT)
@@ -33,7 +33,7 @@ def _check(text: str) -> None:
     """Checked first, because compiling `((a{9999}){9999})` takes all memory."""
     tree = _parser.parse(text)
     parts = _count(tree)
-    if parts > MOST_PARTS:
+    if parts > MAX_PARTS:
         raise Invalid("repeats too much too often: take smaller numbers in its braces.")
     if tree.state.groups < 2:  # the whole match is one
         raise Invalid("has no group: put the part that is the number into parentheses.")
@@ -41,13 +41,13 @@ def _check(text: str) -> None:
 
 def _count(tree: Any) -> int:
     """Counts the parts after expanding each repetition to its minimum."""
-    return sum(1 + _count_inside(kind, what) for kind, what in tree)
+    return sum(1 + _count_inside(kind, content) for kind, content in tree)
 
 
-def _count_inside(kind: Any, what: Any) -> int:
-    if isinstance(what, _parser.SubPattern):
-        return _count(what)
-    if not isinstance(what, (tuple, list)):
+def _count_inside(kind: Any, content: Any) -> int:
+    if isinstance(content, _parser.SubPattern):
+        return _count(content)
+    if not isinstance(content, (tuple, list)):
         return 0
-    inside = sum(_count_inside(None, one) for one in what)
-    return int(what[0]) * inside if kind in _REPEATS else inside
+    inside = sum(_count_inside(None, part) for part in content)
+    return int(content[0]) * inside if kind in _REPEATS else inside

@@ -10,8 +10,8 @@ import msgspec
 from sagehen.base.clock import Clock
 
 __all__ = [
-    "BOARD_COLUMNS",
     "DEFAULT_SLOTS",
+    "INFLIGHT_COLUMNS",
     "AsyncPlan",
     "ContainerAddress",
     "ContainerRoute",
@@ -26,8 +26,8 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-BOARD_COLUMNS = 4096
-"""the most instances in the shared inflight table; far more than a machine runs"""
+INFLIGHT_COLUMNS = 4096
+"""the most instances in the shared in-flight table; far more than a machine runs"""
 
 DEFAULT_SLOTS = 256
 """slots, if the container does not say; more than most use, so that requests queue there as in
@@ -72,20 +72,20 @@ class ContainerRoute(msgspec.Struct, frozen=True, omit_defaults=True):
 class ContainerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
     """One of several containers of an instance.
 
-    `slots` and `board_column` count in Direct mode only: a pipeline uses the instance's.
+    `slots` and `inflight_column` count in Direct mode only: a pipeline uses the instance's.
     """
 
     address: str
     slots: int = DEFAULT_SLOTS
-    board_column: int | None = None
+    inflight_column: int | None = msgspec.field(default=None, name="board_column")
 
 
 class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     address: str
     """`unix:/path` or `tcp:127.0.0.1:port`, of the first container"""
-    board_column: int | None = None
-    """in the shared inflight table, fixed while routed; None: each gateway counts for itself"""
+    inflight_column: int | None = msgspec.field(default=None, name="board_column")
+    """in the shared in-flight table, fixed while routed; None: each gateway counts for itself"""
     slots: int = DEFAULT_SLOTS
     """requests at once; more wait in the gateways"""
     run_id: str = ""
@@ -141,7 +141,7 @@ class RouteFileReader:
         self._file = file
         self._clock = clock
         self._looked_at: float | None = None
-        self._seen: tuple[int, int, int] | None = None
+        self._file_version: tuple[int, int, int] | None = None
         self.is_read = False
         """False: `table` is still empty"""
         self.table = RouteTable(routes={})
@@ -157,11 +157,11 @@ class RouteFileReader:
         self._looked_at = self._clock.monotonic()
         try:
             status = os.stat(self._file)
-            seen = (status.st_ino, status.st_mtime_ns, status.st_size)
-            if seen == self._seen:
+            file_version = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if file_version == self._file_version:
                 return False
             # Do not read or log an invalid file again before it is replaced.
-            self._seen = seen
+            self._file_version = file_version
             self.table = msgspec.json.decode(self._file.read_bytes(), type=RouteTable)
             self.is_read = True
         except FileNotFoundError:

@@ -43,15 +43,15 @@ def choose_variant(weights: Sequence[float], random: Random) -> int:
     total = sum(weights)
     if total <= 0:
         return int(random() * len(weights))
-    left = random() * total
+    remaining = random() * total
     last = 0
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         if weight <= 0:
             continue
-        last = place
-        if left < weight:
-            return place
-        left -= weight
+        last = index
+        if remaining < weight:
+            return index
+        remaining -= weight
     # Rounding may leave a rest after the last weight.
     return last
 
@@ -62,8 +62,10 @@ def choose_instance(instances: Sequence[B], strategy: RoutingStrategy, random: R
         return instances[0]
     if strategy is RoutingStrategy.LEAST_OUTSTANDING_REQUESTS:
         counts = [instance.outstanding for instance in instances]
-        least = min(counts)
-        instances = [one for one, count in zip(instances, counts, strict=True) if count == least]
+        fewest = min(counts)
+        instances = [
+            instance for instance, count in zip(instances, counts, strict=True) if count == fewest
+        ]
     return instances[int(random() * len(instances))]
 
 
@@ -82,21 +84,27 @@ def rank_by_affinity(instance_ids: Sequence[str], model: str) -> list[int]:
     """
     name = model.encode()
 
-    def score(place: int) -> bytes:
-        return blake2b(instance_ids[place].encode() + b"\0" + name, digest_size=8).digest()
+    def score(index: int) -> bytes:
+        return blake2b(instance_ids[index].encode() + b"\0" + name, digest_size=8).digest()
 
     return sorted(range(len(instance_ids)), key=score, reverse=True)
 
 
-def choose_by_affinity(ranked: Sequence[S], holds: Sequence[bool], busy_from: int) -> S | None:
+def choose_by_affinity(
+    ranked: Sequence[S], are_holders: Sequence[bool], busy_from: int
+) -> S | None:
     """Chooses a free instance for a model, if any.
 
     Prefers instances with fewer than `busy_from` requests, holders of the model first; so another
     copy is made only when all holders are busy. If all are busy: the least busy, a holder if any.
     """
-    free = [(one, held) for one, held in zip(ranked, holds, strict=True) if one.is_free]
-    holders = [one for one, held in free if held]
-    others = [one for one, held in free if not held]
+    free = [
+        (candidate, is_holder)
+        for candidate, is_holder in zip(ranked, are_holders, strict=True)
+        if candidate.is_free
+    ]
+    holders = [candidate for candidate, is_holder in free if is_holder]
+    others = [candidate for candidate, is_holder in free if not is_holder]
     for instance in (*holders, *others):
         if instance.outstanding < busy_from:
             return instance

@@ -38,9 +38,9 @@ def parse_location(url: str) -> Location:
         if bucket:
             return Location(bucket, key)
     elif scheme == "https":
-        found = _of_https(url)
-        if found is not None:
-            return found
+        location = _of_https(url)
+        if location is not None:
+            return location
     raise Invalid(f"{url} is not the address of an object in S3: s3://bucket/key.")
 
 
@@ -54,7 +54,7 @@ def _of_https(url: str) -> Location | None:
     bucket, dot, service = host.partition(".s3")
     if bucket and dot and service.startswith((".", "-")):
         return Location(bucket, path)
-    first, _, rest = path.partition("/")
+    first, _, key = path.partition("/")
     if host.startswith(("s3.", "s3-")) and first:
-        return Location(first, rest)
+        return Location(first, key)
     return None

@@ -13,7 +13,7 @@ import msgspec
 from ddsketch.mapping import LogarithmicMapping
 
 __all__ = [
-    "MOST_BUCKETS",
+    "MAX_BUCKETS",
     "RELATIVE_ERROR",
     "Dimensions",
     "Latencies",
@@ -27,14 +27,14 @@ __all__ = [
 ]
 
 RELATIVE_ERROR = 0.01
-MOST_LATENCY_BUCKETS = 1200
+MAX_LATENCY_BUCKETS = 1200
 """from 1 µs to about seven hours"""
 
 _LONGEST_US = 25_000_000_000
 _MAPPING = LogarithmicMapping(RELATIVE_ERROR)
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
-_Bucket = Annotated[int, msgspec.Meta(ge=0, le=MOST_LATENCY_BUCKETS)]
+_Bucket = Annotated[int, msgspec.Meta(ge=0, le=MAX_LATENCY_BUCKETS)]
 
 
 class Latencies(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,11 +52,13 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
 
     def __sub__(self, before: "Latencies") -> "Latencies":
         """Subtracts an earlier copy of these counters."""
-        added = {one: n - before.buckets.get(one, 0) for one, n in self.buckets.items()}
+        added = {
+            bucket: count - before.buckets.get(bucket, 0) for bucket, count in self.buckets.items()
+        }
         return Latencies(
             count=self.count - before.count,
             sum=self.sum - before.sum,
-            buckets={one: n for one, n in added.items() if n},
+            buckets={bucket: count for bucket, count in added.items() if count},
         )
 
     def __le__(self, other: "Latencies") -> bool:
@@ -64,7 +66,7 @@ class Latencies(msgspec.Struct, frozen=True, kw_only=True):
         return (
             self.count <= other.count
             and self.sum <= other.sum
-            and all(count <= other.buckets.get(one, 0) for one, count in self.buckets.items())
+            and all(count <= other.buckets.get(bucket, 0) for bucket, count in self.buckets.items())
         )
 
     def quantile(self, share: float) -> float | None:
@@ -90,7 +92,7 @@ def _latency_bucket(microseconds: int) -> int:
     return int(_MAPPING.key(min(max(microseconds, 1), _LONGEST_US)))
 
 
-MOST_BUCKETS = 2048
+MAX_BUCKETS = 2048
 """per sketch; the lowest buckets beyond it are merged"""
 
 _ZERO = 0
@@ -135,13 +137,13 @@ class Statistics:
             return
         for bucket, count in other.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + count
-        if len(self.buckets) > MOST_BUCKETS:
+        if len(self.buckets) > MAX_BUCKETS:
             self.buckets = _with_fewer(self.buckets)
 
     def copy(self) -> "Statistics":
-        made = Statistics()
-        made.merge(self)
-        return made
+        copied = Statistics()
+        copied.merge(self)
+        return copied
 
     def percentile(self, percent: float) -> float | None:
         """Returns the least value that `percent` of all did not exceed, within 1 %.
@@ -153,43 +155,51 @@ class Statistics:
         if percent in (0, 100):
             return self.maximum if percent else self.minimum
         # Binary rounding of 99.9 / 100 * 1000 must not require one more value.
-        wanted = percent / 100 * sum(self.buckets.values()) * (1 - 1e-12)
+        rank = percent / 100 * sum(self.buckets.values()) * (1 - 1e-12)
         so_far = 0.0
-        found = self.maximum
+        result = self.maximum
         for bucket in sorted(self.buckets):
             so_far += self.buckets[bucket]
-            if so_far >= wanted:
-                found = _value(bucket)
+            if so_far >= rank:
+                result = _value(bucket)
                 break
-        return min(max(found, self.minimum), self.maximum)
+        return min(max(result, self.minimum), self.maximum)
 
 
 def of_values(values: Mapping[float, float]) -> Statistics:
     """Takes a count for each value."""
-    made = Statistics()
+    statistics = Statistics()
     for value, count in values.items():
-        made.add(value, count)
-    return made
+        statistics.add(value, count)
+    return statistics
 
 
 def of_set(count: float, total: float, minimum: float, maximum: float) -> Statistics:
     """Knows the distribution only where all values are equal."""
     if minimum == maximum:
         return of_values({minimum: count})
-    made = Statistics()
-    made.count, made.sum, made.minimum, made.maximum = count, total, minimum, maximum
-    made.buckets = None
-    return made
+    statistics = Statistics()
+    statistics.count, statistics.sum, statistics.minimum, statistics.maximum = (
+        count,
+        total,
+        minimum,
+        maximum,
+    )
+    statistics.buckets = None
+    return statistics
 
 
 def of_latencies(latencies: Latencies) -> Statistics:
     """Converts a gateway's sketch; minimum and maximum are within 1 %."""
-    made = Statistics()
+    statistics = Statistics()
     if latencies.buckets:
-        made.count, made.sum = latencies.count, latencies.sum
-        made.buckets = {_ONE + bucket: count for bucket, count in latencies.buckets.items()}
-        made.minimum, made.maximum = _value(min(made.buckets)), _value(max(made.buckets))
-    return made
+        statistics.count, statistics.sum = latencies.count, latencies.sum
+        statistics.buckets = {_ONE + bucket: count for bucket, count in latencies.buckets.items()}
+        statistics.minimum, statistics.maximum = (
+            _value(min(statistics.buckets)),
+            _value(max(statistics.buckets)),
+        )
+    return statistics
 
 
 @lru_cache(4096)
@@ -209,11 +219,11 @@ def _value(bucket: int) -> float:
 
 def _with_fewer(buckets: dict[int, float]) -> dict[int, float]:
     ordered = sorted(buckets)
-    dropped, kept = ordered[: 1 - MOST_BUCKETS], ordered[1 - MOST_BUCKETS :]
-    made = {bucket: buckets[bucket] for bucket in kept}
-    lowest = kept[0]
-    made[lowest] += sum(buckets[bucket] for bucket in dropped)
-    return made
+    dropped, remaining = ordered[: 1 - MAX_BUCKETS], ordered[1 - MAX_BUCKETS :]
+    merged = {bucket: buckets[bucket] for bucket in remaining}
+    lowest = remaining[0]
+    merged[lowest] += sum(buckets[bucket] for bucket in dropped)
+    return merged
 
 
 Dimensions = tuple[tuple[str, str], ...]
@@ -239,8 +249,8 @@ class Series(NamedTuple):
         return _digest(*self[:3])
 
 
-def as_dimensions(given: dict[str, str]) -> Dimensions:
-    return tuple(sorted(given.items()))
+def as_dimensions(dimensions: dict[str, str]) -> Dimensions:
+    return tuple(sorted(dimensions.items()))
 
 
 def _digest(*parts: object) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagehen.frame.statistics import (
-    MOST_LATENCY_BUCKETS,
+    MAX_LATENCY_BUCKETS,
     RELATIVE_ERROR,
     Latencies,
     add_to_buckets,
@@ -66,7 +66,7 @@ def test_nothing_has_no_percentile() -> None:
 def test_any_time_has_a_bucket(time: int) -> None:
     (bucket,) = sketch([time]).buckets
 
-    assert 0 <= bucket <= MOST_LATENCY_BUCKETS
+    assert 0 <= bucket <= MAX_LATENCY_BUCKETS
 
 
 def test_a_sketch_travels_as_json() -> None:

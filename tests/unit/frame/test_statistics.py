@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.frame.statistics import (
-    MOST_BUCKETS,
+    MAX_BUCKETS,
     Latencies,
     Statistics,
     add_to_buckets,
@@ -108,7 +108,7 @@ def test_the_number_of_buckets_is_bounded():
             other = Statistics()
             other.add(digit * 2.0**power)
             seen.merge(other)
-    assert len(seen.buckets) <= MOST_BUCKETS
+    assert len(seen.buckets) <= MAX_BUCKETS
     assert sum(seen.buckets.values()) == seen.count == 680 * 9
     assert seen.percentile(99) == pytest.approx(
         exact([d * 2.0**p for p in range(-340, 340) for d in range(1, 10)], 99), rel=0.0101

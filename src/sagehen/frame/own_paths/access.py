@@ -44,7 +44,7 @@ class OwnSite:
 
     def __init__(self, public_url: str | None = None, allowed_hosts: Iterable[str] = ()) -> None:
         names = [urlsplit(public_url).hostname] if public_url else []
-        self._names = {"localhost", *filter(None, names), *(one.lower() for one in allowed_hosts)}
+        self._names = {"localhost", *filter(None, names), *(host.lower() for host in allowed_hosts)}
 
     def foreign_host(self, headers: Mapping[str, str]) -> str | None:
         """Returns why the Host is not this server's, if so. HTTP/1.0 may omit it; browsers never
@@ -216,8 +216,12 @@ class Guard:
     async def _check_keys(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             head = request_head(scope)
-            given = head.headers.get("authorization", "")
-            bearer = given[len(_BEARER) :] if given[: len(_BEARER)].lower() == _BEARER else None
+            authorization = head.headers.get("authorization", "")
+            bearer = (
+                authorization[len(_BEARER) :]
+                if authorization[: len(_BEARER)].lower() == _BEARER
+                else None
+            )
             if bearer is not None:
                 self._check_token(bearer)
             else:
@@ -239,8 +243,8 @@ class Guard:
             return
         await answer(scope, receive, send)
 
-    def _check_token(self, given: str) -> None:
-        if not hmac.compare_digest(given.strip().encode(), self._token.encode()):
+    def _check_token(self, token: str) -> None:
+        if not hmac.compare_digest(token.strip().encode(), self._token.encode()):
             raise AwsError(
                 "UnrecognizedClientException",
                 "The bearer token is not this server's, which is in the file `token` of its home.",
@@ -249,9 +253,9 @@ class Guard:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return whole.pop() if whole else await receive()
+        return messages.pop() if messages else await receive()
 
     return replay

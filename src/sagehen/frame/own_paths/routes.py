@@ -75,15 +75,21 @@ async def whole_body(request: Request, most_bytes: int) -> bytes:
 
 
 def number_in(
-    query: Mapping[str, str], name: str, default: int | None, least: int, most: int
+    query: Mapping[str, str], name: str, default: int | None, minimum: int, maximum: int
 ) -> int:
     """Raises Invalid."""
     text = query.get(name)
     if text is None and default is not None:
         return default
-    if text and text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most:
+    if (
+        text
+        and text.isascii()
+        and text.isdigit()
+        and len(text) < 20
+        and minimum <= int(text) <= maximum
+    ):
         return int(text)
-    raise Invalid(f"{name} must be a number from {least} to {most}.")
+    raise Invalid(f"{name} must be a number from {minimum} to {maximum}.")
 
 
 LARGEST_BODY_BYTES = 4 * 2**20
@@ -114,11 +120,11 @@ def own_route(
             body = await whole_body(request, largest_body_bytes)
             query = parameters_of(request_head(request.scope).raw_query)
             check_each_once(query)
-            asked = OwnPathRequest(request.method, request.path_params, dict(query), body)
+            own_request = OwnPathRequest(request.method, request.path_params, dict(query), body)
             act = acts["GET" if request.method == "HEAD" else request.method]
             if inspect.iscoroutinefunction(act):
-                return json_answer(await act(asked))
-            return json_answer(await asyncio.to_thread(act, asked))
+                return json_answer(await act(own_request))
+            return json_answer(await asyncio.to_thread(act, own_request))
         except SagehenError as error:
             return refusal(error)
         except AwsError as error:

@@ -7,14 +7,9 @@ from sagehen.base.errors import AlreadyExists, Invalid
 from sagehen.frame.container_specs import ContainerSpec
 from sagehen.frame.named_records import ListQuery
 from sagehen.services.sagemaker.hosting import (
-    endpoint_config_store as endpoint_configs,
-)
-from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
 )
-from sagehen.services.sagemaker.hosting import (
-    model_store as models,
-)
+from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.hosting.records import (
     Deployment,
     EndpointConfigRecord,

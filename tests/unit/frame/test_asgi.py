@@ -3,7 +3,14 @@
 import pytest
 
 from sagehen.base.errors import Unavailable
-from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, stream_body
+from sagehen.frame.asgi import (
+    BodyBudget,
+    BodyTooLarge,
+    ClientGone,
+    stream_body,
+    whole_response,
+)
+from sagehen.wire.http import Response
 
 
 def coming(*pieces, ends=True):
@@ -79,3 +86,27 @@ async def test_a_part_leaves_room_for_the_others():
                 async with part.read(coming(b"1"), 9):
                     raise AssertionError
     assert (part.held_bytes, budget.held_bytes, budget.hits) == (0, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "body", "sent"),
+    [
+        ("GET", {"Content-Type": "text/csv"}, b"abc", [(b"content-length", b"3")]),
+        ("HEAD", {}, b"abc", [(b"content-length", b"3")]),
+        ("HEAD", {"Content-Length": "9"}, b"", [(b"content-length", b"9")]),
+        ("POST", {}, b"", [(b"content-length", b"0")]),
+    ],
+)
+async def test_a_whole_response_has_its_length(method, headers, body, sent):
+    messages = []
+
+    async def send(message):
+        messages.append(message)
+
+    response = whole_response(Response(204, headers, body), method)
+    await response({"type": "http"}, coming(), send)
+    start, end = messages
+    assert start["status"] == 204
+    assert [field for field in start["headers"] if field[0] == b"content-length"] == sent
+    assert all(name == name.lower() for name, _ in start["headers"])
+    assert end["body"] == (b"" if method == "HEAD" else body)
