@@ -1,12 +1,13 @@
-"""503 in the client's protocol, for when control is down or the gateway full."""
+"""Answers 503 as the service that the client calls would, while control is down or the gateway is
+full."""
 
 from xml.sax.saxutils import escape
 
 import msgspec
 
-from sagehen.gateway.client.exchange import Exchange
+from sagehen.http1.exchange import Exchange
 
-__all__ = ["ControlUnavailable", "control_is_away"]
+__all__ = ["ControlUnavailable", "answer_control_unavailable"]
 
 MESSAGE = (
     "The control process does not answer now; it is started again by itself. Try again in a "
@@ -14,11 +15,11 @@ MESSAGE = (
 )
 
 _CODE = "ServiceUnavailable"
-_S3 = b"application/xml"
-"""S3 errors only"""
+_S3_CONTENT_TYPE = b"application/xml"
+"""errors of S3 alone have this one"""
 
 
-def control_is_away(exchange: Exchange) -> None:
+def answer_control_unavailable(exchange: Exchange) -> None:
     exchange.channel.release()
     _answer_unavailable(exchange, MESSAGE)
 
@@ -48,13 +49,15 @@ class ControlUnavailable:
 
 def _answer_unavailable(exchange: Exchange, message: str) -> None:
     """SDKs retry a 503 by themselves."""
-    kind, body = _in_form_of(exchange, message)
+    content_type, body = _error_of_service(exchange, message)
     fields = b"Content-Type: %b\r\nx-amzn-ErrorType: %b\r\nRetry-After: 1\r\n"
-    id_field = b"x-amz-request-id" if kind == _S3 else b"x-amzn-RequestId"
-    exchange.answer(503, fields % (kind, _CODE.encode()), body, id_field)
+    if content_type == _S3_CONTENT_TYPE:
+        exchange.id_line = b"x-amz-request-id: %b\r\n" % exchange.request_id
+    exchange.answer(503, fields % (content_type, _CODE.encode()), body)
 
 
-def _in_form_of(exchange: Exchange, message: str) -> tuple[bytes, bytes]:
+def _error_of_service(exchange: Exchange, message: str) -> tuple[bytes, bytes]:
+    """Returns the content type and the body that clients of the service expect."""
     headers = {name.lower(): value for name, value in exchange.headers}
     request_id = exchange.request_id.decode()
     if b"x-amz-target" in headers:
@@ -70,7 +73,7 @@ def _in_form_of(exchange: Exchange, message: str) -> tuple[bytes, bytes]:
             f"<ErrorResponse><Error><Type>Receiver</Type>{error}</Error>"
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         ).encode()
-    return _S3, (
+    return _S3_CONTENT_TYPE, (
         '<?xml version="1.0" encoding="UTF-8"?>\n'
         f"<Error>{error}<RequestId>{request_id}</RequestId></Error>"
     ).encode()

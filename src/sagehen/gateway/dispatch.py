@@ -4,18 +4,19 @@ from urllib.parse import unquote_to_bytes
 
 from sagehen.gateway.admission.errors import RuntimeRefusal
 from sagehen.gateway.admission.params import read_target
-from sagehen.gateway.client.exchange import Exchange, Handler, field_lines, status_line
-from sagehen.gateway.container.connection import Headers, Upstream
-from sagehen.gateway.container.pool import Pool
-from sagehen.gateway.control_unavailable import control_is_away
+from sagehen.gateway.control_unavailable import answer_control_unavailable
+from sagehen.gateway.invocation.context import InvocationContext
 from sagehen.gateway.invocation.invocation import Invocation
-from sagehen.gateway.invocation.invoker import Invoker
 from sagehen.gateway.invocation.streamed import StreamedInvocation
+from sagehen.http1.client import ClientConnection
+from sagehen.http1.exchange import Exchange, Handler
+from sagehen.http1.fields import STATUS_LINES, Headers, field_lines
+from sagehen.http1.pool import Pool
 from sagehen.wire.errors import AwsError
 
-__all__ = ["RequestDispatcher", "Tunnel"]
+__all__ = ["ControlProxy", "RequestDispatcher"]
 
-_PER_CONNECTION = frozenset(
+_HOP_BY_HOP = frozenset(
     (
         b"connection",
         b"keep-alive",
@@ -26,30 +27,38 @@ _PER_CONNECTION = frozenset(
         b"upgrade",
     )
 )
-"""hop-by-hop headers; no SDK signs these"""
+"""no SDK signs these"""
 
-_SET_BY_US = _PER_CONNECTION | {b"content-length", b"date"}
+_NOT_FORWARDED = _HOP_BY_HOP | {b"content-length", b"date"}
 _REQUEST_IDS = (b"x-amzn-requestid", b"x-amz-request-id")
-"""S3 sends the second one only"""
+"""S3 sends only the second"""
 
-_SMALL_BYTES = 16 * 1024
-"""smaller answers are sent whole or not at all: boto3 takes one that breaks off after its head for
-an empty success"""
+MAX_BUFFERED_BYTES = 16 * 1024
+"""smaller answers are sent whole or not at all: boto3 takes an answer that breaks off after its
+head for an empty success"""
 
 
-class Tunnel:
+class ControlProxy:
     """Streams one request to control, and the answer back."""
 
-    __slots__ = ("_chunked", "_early", "_exchange", "_pool", "_small", "_small_head", "_upstream")
+    __slots__ = (
+        "_buffer",
+        "_buffered_head",
+        "_chunked",
+        "_early_body",
+        "_exchange",
+        "_pool",
+        "_upstream",
+    )
 
     def __init__(self, exchange: Exchange, pool: Pool) -> None:
         self._exchange = exchange
         self._pool = pool
-        self._upstream: Upstream | None = None
-        self._early: list[bytes] = []
-        self._small_head: tuple[int, bytes, int] | None = None
+        self._upstream: ClientConnection | None = None
+        self._early_body: list[bytes] = []
+        self._buffered_head: tuple[int, bytes, int] | None = None
         """status, fields and length of a buffered answer"""
-        self._small: list[bytes] = []
+        self._buffer: list[bytes] = []
         self._chunked = any(name.lower() == b"transfer-encoding" for name, _ in exchange.headers)
 
     # Called by the client's connection
@@ -63,7 +72,7 @@ class Tunnel:
 
     def body(self, data: bytes) -> None:
         if self._upstream is None:
-            self._early.append(data)
+            self._early_body.append(data)
         elif self._chunked:
             self._upstream.write_all([b"%x\r\n" % len(data), data, b"\r\n"])
         else:
@@ -89,24 +98,24 @@ class Tunnel:
 
     # Called by the pool
 
-    def connected(self, upstream: Upstream) -> None:
+    def connected(self, upstream: ClientConnection) -> None:
         self._upstream = upstream
         upstream.begin(self, bodiless=self._exchange.method == b"HEAD")
         upstream.write(self._head())
-        for part in self._early:
+        for part in self._early_body:
             self.body(part)
-        self._early.clear()
+        self._early_body.clear()
         if self._exchange.is_whole:
             self.whole()
         self._exchange.channel.release()
 
     def refused(self) -> None:
-        control_is_away(self._exchange)
+        answer_control_unavailable(self._exchange)
 
     # Called by the connection to control
 
     def answer_interim(self, status: int, headers: Headers) -> None:
-        self._exchange.interim(status_line(status) + field_lines(headers) + b"\r\n")
+        self._exchange.interim(STATUS_LINES[status] + field_lines(headers) + b"\r\n")
 
     def answer_begins(self, status: int, headers: Headers, length: int | None) -> None:
         exchange = self._exchange
@@ -114,26 +123,26 @@ class Tunnel:
             # The rest of the body would be taken for the next request.
             self._upstream.reusable = False
         bodiless = exchange.method == b"HEAD" or status in (204, 304)
-        dropped = _SET_BY_US - {b"content-length"} if bodiless else _SET_BY_US
+        dropped = _NOT_FORWARDED - {b"content-length"} if bodiless else _NOT_FORWARDED
         fields = [field for field in headers if field[0].lower() not in dropped]
         if not any(name.lower() in _REQUEST_IDS for name, _ in fields):
             fields.append((b"x-amzn-RequestId", exchange.request_id))
-        if length is not None and length <= _SMALL_BYTES and not bodiless:
-            self._small_head = (status, field_lines(fields), length)
+        if length is not None and length <= MAX_BUFFERED_BYTES and not bodiless:
+            self._buffered_head = (status, field_lines(fields), length)
         else:
             exchange.begin_answer(status, field_lines(fields), length, bodiless)
 
     def answer_continues(self, data: bytes) -> None:
-        if self._small_head is not None:
-            self._small.append(data)
+        if self._buffered_head is not None:
+            self._buffer.append(data)
         else:
             self._exchange.continue_answer(data)
 
     def answer_ends(self) -> None:
         self._upstream = None
-        if self._small_head is not None:
-            self._exchange.begin_answer(*self._small_head, bodiless=False)
-            self._exchange.continue_answer(b"".join(self._small))
+        if self._buffered_head is not None:
+            self._exchange.begin_answer(*self._buffered_head, bodiless=False)
+            self._exchange.continue_answer(b"".join(self._buffer))
         self._exchange.channel.release()
         self._exchange.end_answer()
 
@@ -142,7 +151,7 @@ class Tunnel:
         if self._exchange.begun:
             self._exchange.channel.abort()
         else:
-            control_is_away(self._exchange)
+            answer_control_unavailable(self._exchange)
 
     def upstream_full(self) -> None:
         self._exchange.channel.hold()
@@ -152,7 +161,7 @@ class Tunnel:
 
     def _head(self) -> bytes:
         exchange = self._exchange
-        fields = [field for field in exchange.headers if field[0].lower() not in _PER_CONNECTION]
+        fields = [field for field in exchange.headers if field[0].lower() not in _HOP_BY_HOP]
         if self._chunked:
             fields.append((b"Transfer-Encoding", b"chunked"))
         if exchange.legacy:
@@ -169,8 +178,8 @@ INTERNAL = b"/_sagehen/internal"
 class RequestDispatcher:
     """Chooses each request's handler; all but invocations go to `control`."""
 
-    def __init__(self, invoker: Invoker, control: Pool) -> None:
-        self._invoker = invoker
+    def __init__(self, context: InvocationContext, control: Pool) -> None:
+        self._context = context
         self._control = control
 
     def __call__(self, exchange: Exchange) -> Handler:
@@ -178,10 +187,10 @@ class RequestDispatcher:
         if target.endpoint and exchange.method == b"POST":
             # Objects of a bucket `endpoints` may have such paths; S3 posts with a query.
             if target.action == "invocations" and "upload" not in target.query:
-                return Invocation(exchange, self._invoker)
+                return Invocation(exchange, self._context)
             if target.action == "invocations-response-stream" and "upload" not in target.query:
-                return StreamedInvocation(exchange, self._invoker)
+                return StreamedInvocation(exchange, self._context)
         # Decoded, as control decodes paths.
         if unquote_to_bytes(exchange.target).startswith(INTERNAL):
             return RuntimeRefusal(exchange, AwsError("NotFound", "There is nothing here.", 404))
-        return Tunnel(exchange, self._control)
+        return ControlProxy(exchange, self._control)

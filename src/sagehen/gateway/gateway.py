@@ -14,21 +14,23 @@ from functools import partial
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Unavailable
 from sagehen.gateway.client.connection import Connection
-from sagehen.gateway.client.exchange import Exchange, Handler, date_line
 from sagehen.gateway.client.limits import RESERVE, ClientLimits, Limit, LimitHits
-from sagehen.gateway.container.local_call import call
-from sagehen.gateway.container.pool import Pool
-from sagehen.gateway.duties import Duties, Duty, keep_doing
-from sagehen.gateway.invocation.invoker import Invoker
+from sagehen.gateway.invocation.context import InvocationContext
 from sagehen.gateway.metrics.counters import Counters
+from sagehen.gateway.periodic_tasks import PeriodicTask, PeriodicTasks, repeat
 from sagehen.gateway.routing.routes import Routes
+from sagehen.http1.call import call
+from sagehen.http1.exchange import Exchange, Handler
+from sagehen.http1.fields import date_line
+from sagehen.http1.limits import ConnectionLimit
+from sagehen.http1.pool import Pool
 
 __all__ = ["Dispatch", "Gateway", "GatewayServer"]
 
 log = logging.getLogger(__name__)
 
-IDLE_SECONDS = 1.0
-"""before a connection may be closed for another: its client may be about to send"""
+MIN_IDLE_SECONDS = 1.0
+"""before a connection may be closed for a new one: its client may be about to send"""
 
 Dispatch = Callable[[Exchange], Handler]
 
@@ -66,15 +68,15 @@ class GatewayServer:
     def admit(self, connection: Connection) -> bool:
         """Returns whether a new connection may be kept.
 
-        At the limit, the longest idle one is closed; without any, the new one gets a place in the
+        At the limit, the longest idle one is closed; without any, the new one joins the
         reserve, for health checks only.
         """
         if len(self.connections) - len(self._reserve) >= self.limits.connections:
-            idlest = self._idlest()
-            if idlest is not None:
+            connection_to_close = self._longest_idle()
+            if connection_to_close is not None:
                 self.limit_hits[Limit.EVICTED] += 1
-                self._idle.pop(idlest)
-                idlest.evict()
+                self._idle.pop(connection_to_close)
+                connection_to_close.evict()
             else:
                 self.limit_hits[Limit.CONNECTIONS] += 1
                 if not self._admit_to_reserve(connection):
@@ -82,10 +84,10 @@ class GatewayServer:
         self.connections.add(connection)
         return True
 
-    def _idlest(self) -> Connection | None:
+    def _longest_idle(self) -> Connection | None:
         now = self._clock.monotonic()
         for connection, since in self._idle.items():
-            if now - since < IDLE_SECONDS:
+            if now - since < MIN_IDLE_SECONDS:
                 break
             if not connection.is_sending or now - since >= self.limits.stall_seconds:
                 return connection
@@ -93,7 +95,7 @@ class GatewayServer:
 
     def _admit_to_reserve(self, connection: Connection) -> bool:
         if len(self._reserve) >= RESERVE:
-            oldest = next((one for one in self._reserve if not one.is_answering), None)
+            oldest = next((each for each in self._reserve if not each.is_answering), None)
             if oldest is None:
                 return False
             self._reserve.pop(oldest)
@@ -114,6 +116,9 @@ class GatewayServer:
         self._idle.pop(connection, None)
         self._reserve.pop(connection, None)
 
+    def limit_hit(self, limit: ConnectionLimit) -> None:
+        self.limit_hits[Limit(limit.value)] += 1
+
     def next_request_id(self) -> bytes:
         """Returns a UUID: a random prefix and a counter."""
         self._requests += 1
@@ -127,7 +132,7 @@ class GatewayServer:
             connection.cut_off_if_overdue(self.now)
 
     def drain(self) -> None:
-        """Ends connections with their next answer; idle ones with a later sweep."""
+        """Closes each connection after its next answer, and idle connections at a later sweep."""
         self.draining = True
 
     def abort(self) -> None:
@@ -147,12 +152,12 @@ DIGEST_SECONDS = 0.1
 ACCESS_LOG_SECONDS = 0.2
 IDLE_CONNECTIONS_SECONDS = 0.25
 SWEEP_SECONDS = 1.0
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 """between reports to control and agents"""
-UNCHANGED_SECONDS = 5.0
-"""between equal reports: control takes a gateway silent for 10 s for dead, and a restarted control
-has none"""
-TELL_TIMEOUT_SECONDS = 5.0
+UNCHANGED_REPORT_SECONDS = 5.0
+"""between equal reports: control takes a gateway that is silent for 10 s for dead, and a restarted
+control has no report yet"""
+REPORT_TIMEOUT_SECONDS = 5.0
 SESSIONS_SECONDS = 60.0
 """between removals of expired sessions"""
 DRAIN_SECONDS = 30.0
@@ -168,7 +173,7 @@ class Gateway:
     def __init__(
         self,
         server: GatewayServer,
-        invoker: Invoker,
+        context: InvocationContext,
         routes: Routes,
         counters: Counters,
         control: Pool,
@@ -176,29 +181,29 @@ class Gateway:
         clock: Clock,
     ) -> None:
         self._server = server
-        self._invoker = invoker
+        self._context = context
         self._routes = routes
         self._known_version = 0
         self._counters = counters
         self._control = control
         self._agent = agent
         self._clock = clock
-        self._told = b""
+        self._last_report = b""
         """last received by control"""
-        self._told_at = 0.0
-        self._duties = Duties(
+        self._last_report_at = 0.0
+        self._tasks = PeriodicTasks(
             clock,
             [
-                Duty(ROUTES_SECONDS, self._follow_routes),
-                Duty(EXPIRE_SECONDS, invoker.live.expire),
-                Duty(EXPIRE_SECONDS, invoker.shadows.expire),
-                Duty(DIGEST_SECONDS, counters.digest),
-                Duty(IDLE_CONNECTIONS_SECONDS, self._close_idle),
-                Duty(SWEEP_SECONDS, server.sweep),
+                PeriodicTask(ROUTES_SECONDS, self._follow_routes),
+                PeriodicTask(EXPIRE_SECONDS, context.active.expire),
+                PeriodicTask(EXPIRE_SECONDS, context.shadows.expire),
+                PeriodicTask(DIGEST_SECONDS, counters.digest),
+                PeriodicTask(IDLE_CONNECTIONS_SECONDS, self._close_idle),
+                PeriodicTask(SWEEP_SECONDS, server.sweep),
             ],
-            lambda: bool(len(invoker.live) or len(invoker.shadows)),
+            lambda: bool(len(context.active) or len(context.shadows)),
         )
-        invoker.live.on_first = self._duties.stir
+        context.active.on_first = self._tasks.wake
 
     async def serve(self, listener: socket.socket) -> None:
         """Serves until SIGTERM or SIGINT, then finishes accepted requests."""
@@ -226,19 +231,19 @@ class Gateway:
         server = await loop.create_server(
             self._server.make_connection, sock=listener, backlog=BACKLOG
         )
-        duties = [loop.create_task(work) for work in self._beside()]
+        tasks = [loop.create_task(work) for work in self._background_work()]
         try:
             yield
         finally:
             server.close()
             await self._drain()
-            for task in duties:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*duties, return_exceptions=True)
-            await self._tell_counters()
-            if self._invoker.access_log is not None:
-                await self._invoker.access_log.close()
-            await self._invoker.models.stop()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._report_counters()
+            if self._context.access_log is not None:
+                await self._context.access_log.close()
+            await self._context.models.stop()
             for pool in self._pools():
                 pool.abort()
 
@@ -248,26 +253,26 @@ class Gateway:
         while self._server.connections and self._clock.monotonic() < end:
             self._server.sweep()
             await self._clock.sleep(DRAIN_POLL_SECONDS)
-        self._invoker.live.shut_down()
+        self._context.active.shut_down()
         self._server.abort()
 
-    def _beside(self) -> list[Coroutine[None, None, None]]:
-        invoker = self._invoker
+    def _background_work(self) -> list[Coroutine[None, None, None]]:
+        context = self._context
         slow: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (SESSIONS_SECONDS, partial(asyncio.to_thread, invoker.sessions.sweep)),
-            (TELL_SECONDS, self._tell_counters),
-            (TELL_SECONDS, partial(invoker.models.tell_use, TELL_TIMEOUT_SECONDS)),
+            (SESSIONS_SECONDS, partial(asyncio.to_thread, context.sessions.sweep)),
+            (REPORT_SECONDS, self._report_counters),
+            (REPORT_SECONDS, partial(context.models.report_use, REPORT_TIMEOUT_SECONDS)),
         ]
-        if invoker.access_log is not None:
-            slow.append((ACCESS_LOG_SECONDS, invoker.access_log.flush))
-        return [self._duties.run(), *(keep_doing(self._clock, *duty) for duty in slow)]
+        if context.access_log is not None:
+            slow.append((ACCESS_LOG_SECONDS, context.access_log.flush))
+        return [self._tasks.run(), *(repeat(self._clock, *task) for task in slow)]
 
     def _follow_routes(self) -> None:
         self._routes.refresh()
         if self._routes.version != self._known_version:
             self._known_version = self._routes.version
-            self._invoker.models.keep_only(
-                {one.holder: one.run_id for one in self._routes.instances()}
+            self._context.models.keep_only(
+                {each.model_holder_id: each.run_id for each in self._routes.instances()}
             )
 
     def _close_idle(self) -> None:
@@ -278,17 +283,17 @@ class Gateway:
     def _pools(self) -> list[Pool]:
         return [self._control, self._agent, *self._routes.pools()]
 
-    async def _tell_counters(self) -> None:
+    async def _report_counters(self) -> None:
         report, now = self._counters.report(), self._clock.monotonic()
-        if report == self._told and now - self._told_at < UNCHANGED_SECONDS:
+        if report == self._last_report and now - self._last_report_at < UNCHANGED_REPORT_SECONDS:
             return
         try:
-            await call(self._control, "POST", COUNTERS_PATH, report, TELL_TIMEOUT_SECONDS)
+            await call(self._control, "POST", COUNTERS_PATH, report, REPORT_TIMEOUT_SECONDS)
         except Unavailable as error:
-            self._told = b""
-            log.debug("Control was not told the counters: %s", error)
+            self._last_report = b""
+            log.debug("The counters could not be reported to control: %s", error)
         else:
-            self._told, self._told_at = report, now
+            self._last_report, self._last_report_at = report, now
 
 
 def _open_more_files() -> None:

@@ -67,13 +67,13 @@ async def moody_client(house, rng):
 
 def left(house):
     gateway = house.gateway
-    invoker, shadows = gateway._invoker, gateway._invoker.shadows
+    context, shadows = gateway._context, gateway._context.shadows
     counters = gateway._counters._variants.values()
     return {
         "slots": house.outstanding(),
-        "board": sum(map(gateway._routes._board.outstanding, range(8))),
-        "held": invoker.held.bytes,
-        "live": len(invoker.live),
+        "in-flight table": sum(map(gateway._routes._inflight.outstanding, range(8))),
+        "bodies": context.body_memory.bytes,
+        "active": len(context.active),
         "in flight": sum(one.in_flight.now for one in counters),
         "queued": sum(one.queued.now for one in counters) + gateway._routes.queued,
         "copies": len(shadows._all.copies) + shadows._all.size + len(shadows._by_shadow),
@@ -94,7 +94,7 @@ async def test_nothing_is_left(house, variant, eventually, caplog, kept, seed):
     def some_variant(places, first_column, **more):
         made = variant(*places, slots=rng.choice([1, 3]), **more)
         instances = tuple(
-            msgspec.structs.replace(one, board_column=first_column + number)
+            msgspec.structs.replace(one, inflight_column=first_column + number)
             for number, one in enumerate(made.instances)
         )
         return msgspec.structs.replace(made, instances=instances)

@@ -8,7 +8,7 @@ import msgspec
 
 from sagehen.frame.routing import Random, choose_variant
 from sagehen.gateway.admission.errors import (
-    Texts,
+    ErrorFactory,
     asynchronous,
     lost_session,
     missing_target_container,
@@ -22,11 +22,11 @@ from sagehen.gateway.admission.errors import (
     unknown_session,
     validation_error,
 )
-from sagehen.gateway.admission.params import CallReader, InvocationParams, Target, read_target
-from sagehen.gateway.container.connection import Headers
+from sagehen.gateway.admission.params import InvocationParams, ParamsReader, Target, read_target
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.routes import Endpoint, Routes, Variant
 from sagehen.gateway.routing.sessions import NEW_SESSION, Sessions
+from sagehen.http1.fields import Headers
 from sagehen.wire.signatures.sigv4 import Verifier
 
 __all__ = ["Admission", "AdmissionRequest", "Admitted"]
@@ -51,7 +51,7 @@ class AdmissionRequest(Protocol):
     def fields(self) -> dict[str, str]: ...
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _SignedHead(msgspec.Struct, frozen=True):
     """The parts of a request that its signature covers."""
 
     method: str
@@ -65,11 +65,11 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
 
     endpoint: Endpoint
     variant: Variant
-    lines: bytes
+    header_lines: bytes
     target_model: str | None
     session_id: str | None = None
     instance: RoutedInstance | None = None
-    """holds the session; no other can answer"""
+    """the holder of the session, which no other instance can answer"""
 
 
 class Admission:
@@ -77,61 +77,65 @@ class Admission:
 
     def __init__(
         self,
-        calls: CallReader,
+        reader: ParamsReader,
         verifier: Verifier,
         routes: Routes,
         sessions: Sessions,
-        texts: Texts,
+        errors: ErrorFactory,
         random: Random,
     ) -> None:
-        self._calls = calls
+        self._reader = reader
         self._verifier = verifier
         self._routes = routes
         self._sessions = sessions
-        self._texts = texts
+        self._errors = errors
         self._random = random
 
-    def check_head(self, asked: AdmissionRequest) -> None:
+    def check_head(self, request: AdmissionRequest) -> None:
         """Raises AwsError if the signature cannot be valid, whatever the body will be."""
-        self._verifier.check_head(_head(asked, read_target(asked.target)), SIGNED_SERVICE)
+        self._verifier.check_head(
+            _signed_head(request, read_target(request.target)), SIGNED_SERVICE
+        )
 
-    def admit(self, asked: AdmissionRequest, body_sha256: str) -> Admitted:
+    def admit(self, request: AdmissionRequest, body_sha256: str) -> Admitted:
         """Raises AwsError if the signature or the request is invalid."""
-        target = read_target(asked.target)
-        head = _head(asked, target)
+        target = read_target(request.target)
+        head = _signed_head(request, target)
         # Unsigned bodies are accepted for predictions only, never for control.
         self._verifier.verify(head, body_sha256, service=SIGNED_SERVICE, unsigned_body=True)
-        call = self._calls.read(asked.headers, asked.fields)
+        params = self._reader.read(request.headers, request.fields)
         endpoint = self._endpoint(target.endpoint)
-        if call.refusal is not None:
-            raise validation_error(call.refusal)
-        request_id = asked.request_id
-        variant, instance = self._place(endpoint, call, request_id)
+        if params.refusal is not None:
+            raise validation_error(params.refusal)
+        request_id = request.request_id
+        variant, instance = self._destination(endpoint, params, request_id)
         if variant.route.multi_model:
-            if call.target_model is None:
+            if params.target_model is None:
                 raise missing_target_model(request_id.decode())
-        elif call.target_model is not None:
+        elif params.target_model is not None:
             raise not_multi_model(endpoint.name)
-        return Admitted(endpoint, variant, call.lines, call.target_model, call.session_id, instance)
+        return Admitted(
+            endpoint, variant, params.header_lines, params.target_model, params.session_id, instance
+        )
 
-    def _place(
-        self, endpoint: Endpoint, call: InvocationParams, request_id: bytes
+    def _destination(
+        self, endpoint: Endpoint, params: InvocationParams, request_id: bytes
     ) -> tuple[Variant, RoutedInstance | None]:
-        session_id = call.session_id
+        session_id = params.session_id
         if session_id is not None:
             if session_id != NEW_SESSION:
-                return self._held(endpoint, session_id, call, request_id)
-            if not self._calls.operation.begins_sessions:
+                return self._session_holder(endpoint, session_id, params, request_id)
+            if not self._reader.operation.begins_sessions:
                 raise validation_error(_NO_NEW_SESSION)
-        variant = self._variant(endpoint, call.target_variant)
-        if variant.direct is not None or call.target_container is not None:
-            variant = _container(endpoint, variant, call.target_container, request_id)
+        variant = self._variant(endpoint, params.target_variant)
+        if variant.direct is not None or params.target_container is not None:
+            variant = _container(endpoint, variant, params.target_container, request_id)
         return variant, None
 
-    def _held(
-        self, endpoint: Endpoint, session_id: str, call: InvocationParams, request_id: bytes
+    def _session_holder(
+        self, endpoint: Endpoint, session_id: str, params: InvocationParams, request_id: bytes
     ) -> tuple[Variant, RoutedInstance]:
-        target_variant = call.target_variant
+        target_variant = params.target_variant
         try:
             session = self._sessions.find(endpoint.name, session_id)
         except OSError as error:
@@ -145,7 +149,7 @@ class Admission:
             )
         variant = endpoint.variant(session.variant)
         if variant is not None:
-            variant = _container(endpoint, variant, call.target_container, request_id)
+            variant = _container(endpoint, variant, params.target_container, request_id)
             for instance in variant.instances:
                 if session.is_held_by(instance):
                     return variant, instance
@@ -154,12 +158,12 @@ class Admission:
     def _endpoint(self, name: str) -> Endpoint:
         endpoint = self._routes.get(name)
         if endpoint is None:
-            self._calls.check_name(name)
+            self._reader.check_name(name)
             if self._routes.leader is not None:
                 raise standing_by(self._routes.leader)
             if not self._routes.are_known:
                 raise not_yet_known()
-            raise self._texts.endpoint_not_found(name)
+            raise self._errors.endpoint_not_found(name)
         if endpoint.is_asynchronous:
             raise asynchronous(name)
         return endpoint
@@ -169,15 +173,15 @@ class Admission:
             return endpoint.variants[choose_variant(endpoint.weights, self._random)]
         variant = endpoint.variant(target)
         if variant is None:
-            names = ", ".join(one.route.name for one in endpoint.variants)
+            names = ", ".join(each.route.name for each in endpoint.variants)
             raise validation_error(
                 f"Endpoint {endpoint.name} has no production variant {target}. It has: {names}."
             )
         return variant
 
 
-def _head(asked: AdmissionRequest, target: Target) -> _Head:
-    return _Head(asked.method.decode(), target.path, target.query, asked.fields)
+def _signed_head(request: AdmissionRequest, target: Target) -> _SignedHead:
+    return _SignedHead(request.method.decode(), target.path, target.query, request.fields)
 
 
 def _container(

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import msgspec
 
 from sagehen.frame.arns import ArnMaker
-from sagehen.gateway.client.exchange import Exchange
+from sagehen.http1.exchange import Exchange
 from sagehen.wire.errors import AwsError, endpoint_not_found, unavailable, validation_error
 
 __all__ = [
     "COMPONENT_NOT_ALLOWED",
-    "LONGEST_ORIGINAL_MESSAGE_BYTES",
+    "MAX_ORIGINAL_MESSAGE_BYTES",
     "PRIMARY",
     "STREAM_SHUT_DOWN",
+    "ErrorFactory",
     "RuntimeRefusal",
-    "Texts",
     "answer_error",
     "asynchronous",
     "bad_http",
@@ -42,8 +42,8 @@ __all__ = [
     "validation_error",
 ]
 
-LONGEST_ORIGINAL_MESSAGE_BYTES = 16 * 1024
-"""how much of a container's error body the caller gets"""
+MAX_ORIGINAL_MESSAGE_BYTES = 16 * 1024
+"""of a container's error body, for the caller"""
 
 _CLIENT_ERROR = "CLIENT_ERROR_FROM_MODEL"
 _INTERNAL_FAILURE = "INTERNAL_FAILURE_FROM_MODEL"
@@ -74,7 +74,7 @@ def stream_broken(container: str) -> str:
 
 
 def asynchronous(endpoint: str) -> AwsError:
-    """SageMaker's code; its message is not known."""
+    """The code is SageMaker's; SageMaker's message is not known."""
     return validation_error(
         f"Endpoint {endpoint} is asynchronous (its endpoint configuration has an "
         "AsyncInferenceConfig). Call InvokeEndpointAsync."
@@ -111,19 +111,19 @@ def still_loading(target_model: str) -> AwsError:
     )
 
 
-def not_loaded(target_model: str, why: str) -> AwsError:
-    return unavailable(f"Model {target_model} could not be loaded: {why} Try again in a moment.")
+def not_loaded(target_model: str, reason: str) -> AwsError:
+    return unavailable(f"Model {target_model} could not be loaded: {reason} Try again in a moment.")
 
 
 def not_ready(message: str) -> AwsError:
     return AwsError("ModelNotReadyException", message, 429)
 
 
-def body_too_large(request_id: str, most: int) -> AwsError:
+def body_too_large(request_id: str, max_bytes: int) -> AwsError:
     """Answers 400, as the service model says for ValidationError; 413 was only seen in 2018, with
     another text (`HTTP content length exceeded …`)."""
     return validation_error(
-        f"Request {request_id} has oversize body. At most {most} bytes are taken (setting "
+        f"Request {request_id} has oversize body. At most {max_bytes} bytes are taken (setting "
         "max_invocation_body_bytes); an asynchronous endpoint takes larger inputs from S3."
     )
 
@@ -143,7 +143,7 @@ def not_multi_model(endpoint: str) -> AwsError:
 
 
 def missing_target_container(request_id: str, hostnames: Iterable[str]) -> AwsError:
-    """Our wording, as in the next two functions: SageMaker's is not known."""
+    """The wording is ours, as in the next two functions: SageMaker's is not known."""
     return validation_error(
         f"Request {request_id} is missing a target container hostname header. Invocations of an "
         "endpoint whose containers are invoked directly name one by TargetContainerHostname: "
@@ -165,7 +165,7 @@ def not_direct(endpoint: str) -> AwsError:
 
 
 def unknown_session(session_id: str, endpoint: str) -> AwsError:
-    """Our wording: SageMaker's is not known."""
+    """The wording is ours: SageMaker's is not known."""
     return validation_error(
         f"Session {session_id} of endpoint {endpoint} is not known: it was never begun, has "
         "expired or was closed. Begin a new one with the SessionId NEW_SESSION."
@@ -173,21 +173,21 @@ def unknown_session(session_id: str, endpoint: str) -> AwsError:
 
 
 def lost_session(session_id: str, endpoint: str) -> AwsError:
-    """Our wording: SageMaker's is not known."""
+    """The wording is ours: SageMaker's is not known."""
     return validation_error(
         f"The instance that held session {session_id} of endpoint {endpoint} is gone, and the "
         "session with it. Begin a new one with the SessionId NEW_SESSION."
     )
 
 
-def session_not_kept(why: OSError) -> AwsError:
+def session_not_kept(error: OSError) -> AwsError:
     """The container has begun or closed a session, but its file cannot be written."""
-    return unavailable(f"The session cannot be kept: {why.strerror}. Try again in a moment.")
+    return unavailable(f"The session cannot be kept: {error.strerror}. Try again in a moment.")
 
 
-def session_not_read(why: OSError) -> AwsError:
+def session_not_read(error: OSError) -> AwsError:
     """The session may exist: this process may be out of file descriptors."""
-    return unavailable(f"The session cannot be read: {why.strerror}. Try again in a moment.")
+    return unavailable(f"The session cannot be read: {error.strerror}. Try again in a moment.")
 
 
 def bad_http(message: str, status: int = 400) -> AwsError:
@@ -200,8 +200,8 @@ def error_body(error: AwsError) -> bytes:
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Messages that name the account and the region."""
+class ErrorFactory:
+    """Makes errors whose messages name the account and the region."""
 
     account_id: str
     region: str
@@ -214,17 +214,17 @@ class Texts:
     def answered_with_error(
         self, endpoint: str, container: str, status: int, body: bytes, whole: bool = True
     ) -> AwsError:
-        """`whole`: `body` is complete."""
-        theirs = 400 <= status < 500
+        """`whole`: whether `body` is complete."""
+        is_client_error = 400 <= status < 500
         original = body.decode("utf-8", "replace")
-        partly = "" if whole else " and could not load the entire response body"
-        side = "client" if theirs else "server"
+        rest = "" if whole else " and could not load the entire response body"
+        side = "client" if is_client_error else "server"
         return self._model_error(
             endpoint,
-            f'Received {side} error ({status}) from {container} with message "{original}"{partly}.',
+            f'Received {side} error ({status}) from {container} with message "{original}"{rest}.',
             status,
             original,
-            _CLIENT_ERROR if theirs else _INTERNAL_FAILURE,
+            _CLIENT_ERROR if is_client_error else _INTERNAL_FAILURE,
         )
 
     def timed_out(self, endpoint: str, container: str) -> AwsError:
@@ -242,17 +242,17 @@ class Texts:
         )
 
     def no_answer(self, endpoint: str, container: str, reason: str | None = None) -> AwsError:
-        """`reason`: why the container ended, known only to this server."""
+        """`reason`: why the container ended, which SageMaker would not say."""
         original = (
             f"Amazon SageMaker could not get a response from the {endpoint} endpoint. This can "
             "occur when CPU or memory utilization is high. To check your utilization, see Amazon "
             "CloudWatch. To fix this problem, use an instance type with more CPU capacity or "
             "memory." + (f" Here: {reason}." if reason else "")
         )
-        named = "model" if container == PRIMARY else container
+        name = "model" if container == PRIMARY else container
         return self._model_error(
             endpoint,
-            f'Received server error (0) from {named} with message "{original}".',
+            f'Received server error (0) from {name} with message "{original}".',
             0,
             original,
             _INTERNAL_FAILURE,
@@ -261,11 +261,11 @@ class Texts:
     def too_large_between(
         self, endpoint: str, containers: tuple[str, str], status: int, size: int, limit: int
     ) -> AwsError:
-        here, there = containers
+        sender, receiver = containers
         original = (
-            f"Received response from {here} with status code {status}. However, the request "
-            f"payload from {here} to {there} is {size} bytes, which has exceeded the maximum limit "
-            f"of {limit / 2**20:g} MB."
+            f"Received response from {sender} with status code {status}. However, the request "
+            f"payload from {sender} to {receiver} is {size} bytes, which has exceeded the maximum "
+            f"limit of {limit / 2**20:g} MB."
         )
         return self._model_error(endpoint, original, status, original, _INTERNAL_FAILURE)
 
@@ -273,7 +273,7 @@ class Texts:
         self, endpoint: str, message: str, status: int, original: str, code: str
     ) -> AwsError:
         group = f"/aws/sagemaker/Endpoints/{endpoint}"
-        see = (
+        reference = (
             f"See https://{self.region}.console.aws.amazon.com/cloudwatch/home?region={self.region}"
             f"#logEventViewer:group={group} in account {self.account_id} for more information. "
             # The console named above does not know this server.
@@ -281,7 +281,7 @@ class Texts:
         )
         return AwsError(
             "ModelError",
-            f"{message} {see}",
+            f"{message} {reference}",
             424,
             OriginalStatusCode=status,
             OriginalMessage=original,
@@ -291,7 +291,7 @@ class Texts:
 
 
 def answer_error(exchange: Exchange, error: AwsError) -> None:
-    """Sends code in a header and the rest as JSON, as SDKs expect."""
+    """Sends the code in a header and the rest as JSON, as SDKs expect."""
     status = error.status or 400
     fields = b"x-amzn-ErrorType: %b\r\nContent-Type: application/json\r\n" % error.code.encode()
     if status == 503:
@@ -307,7 +307,7 @@ class RuntimeRefusal:
         self._error = error
 
     def begin(self) -> None:
-        if not self._exchange.has_body and not self._exchange.refusal:
+        if not self._exchange.has_body and not self._exchange.fault:
             self._exchange.is_whole = True
         answer_error(self._exchange, self._error)
 

@@ -4,14 +4,13 @@ model, and cached, as clients repeat the same few requests."""
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 
 from sagehen.gateway.admission.errors import COMPONENT_NOT_ALLOWED
-from sagehen.gateway.client.exchange import field_lines
-from sagehen.gateway.container.connection import Headers
+from sagehen.http1.fields import HeaderNameCache, Headers, field_lines
 from sagehen.wire.services import service
 from sagehen.wire.validation.validate import validate
 from sagehen.wire.values import as_meant
@@ -19,16 +18,14 @@ from sagehen.wire.values import as_meant
 __all__ = [
     "INVOKE",
     "INVOKE_STREAM",
-    "ByName",
-    "CallReader",
     "InvocationParams",
     "Operation",
     "ParameterCheck",
+    "ParamsReader",
     "Target",
-    "check_of",
     "container_head",
     "forwarded",
-    "joined_fields",
+    "make_parameter_check",
     "read_target",
 ]
 
@@ -83,13 +80,17 @@ INVOKE = Operation(
     begins_sessions=True,
 )
 
-_NOT_OF_STREAMS = ("Accept", "TargetModel", "EnableExplanations")
+_NOT_IN_STREAMS = ("Accept", "TargetModel", "EnableExplanations")
 
 INVOKE_STREAM = Operation(
     name="InvokeEndpointWithResponseStream",
     members={
         "x-amzn-sagemaker-accept": "Accept",
-        **{name: one for name, one in INVOKE.members.items() if one not in _NOT_OF_STREAMS},
+        **{
+            header: member
+            for header, member in INVOKE.members.items()
+            if member not in _NOT_IN_STREAMS
+        },
     },
     refused={
         **INVOKE.refused,
@@ -106,8 +107,9 @@ INVOKE_STREAM = Operation(
 )
 
 
-VALUES_REMEMBERED = 10_000
-LONGEST_REMEMBERED = 256
+MAX_VALID_VALUES = 10_000
+MAX_VALID_VALUE_LENGTH = 256
+"""characters; longer values are checked each time"""
 
 Validate = Callable[[dict[str, Any]], None]
 """Raises AwsError for invalid parameters."""
@@ -122,73 +124,34 @@ class ParameterCheck:
     def __init__(self, members: Mapping[str, str], validate: Validate) -> None:
         self._members = members
         self._validate = validate
-        self._fine: set[tuple[str, str]] = set()
+        self._valid: set[tuple[str, str]] = set()
 
     def check(self, headers: Mapping[str, str]) -> None:
         """Raises ValidationError."""
-        fine = self._fine
+        valid = self._valid
         for header in self._members:
             value = headers.get(header)
-            if value is not None and (header, value) not in fine:
+            if value is not None and (header, value) not in valid:
                 self._check_in_full(header, value)
 
     def check_name(self, endpoint_name: str) -> None:
         """Raises ValidationError."""
-        self._run({"EndpointName": endpoint_name})
+        self._validate_params({"EndpointName": endpoint_name})
 
     def _check_in_full(self, header: str, value: str) -> None:
-        self._run({self._members[header]: as_meant(value)})
-        if len(self._fine) >= VALUES_REMEMBERED:
-            self._fine.clear()
-        if len(value) <= LONGEST_REMEMBERED:
-            self._fine.add((header, value))
+        self._validate_params({self._members[header]: as_meant(value)})
+        if len(self._valid) >= MAX_VALID_VALUES:
+            self._valid.clear()
+        if len(value) <= MAX_VALID_VALUE_LENGTH:
+            self._valid.add((header, value))
 
-    def _run(self, params: dict[str, Any]) -> None:
+    def _validate_params(self, params: dict[str, Any]) -> None:
         self._validate({"EndpointName": "any", "Body": b"", **params})
 
 
-def check_of(operation: Operation) -> ParameterCheck:
+def make_parameter_check(operation: Operation) -> ParameterCheck:
     model = service("sagemaker-runtime").operation_model(operation.name)
     return ParameterCheck(operation.members, partial(validate, model))
-
-
-Value = TypeVar("Value")
-
-_NAMES_REMEMBERED = 1024
-_LONGEST_REMEMBERED_FIELD = 128
-"""bytes; clients may send names as long as a whole head"""
-
-
-class ByName(dict[bytes, Value], Generic[Value]):
-    """A cache of values computed from a header name as sent."""
-
-    __slots__ = ("_find_out",)
-
-    def __init__(self, find_out: Callable[[bytes], Value]) -> None:
-        super().__init__()
-        self._find_out = find_out
-
-    def __missing__(self, name: bytes) -> Value:
-        if len(self) >= _NAMES_REMEMBERED:
-            self.clear()
-        value = self._find_out(name)
-        if len(name) <= _LONGEST_REMEMBERED_FIELD:
-            self[name] = value
-        return value
-
-
-_names = ByName(lambda name: name.decode("latin-1").lower())
-
-
-def joined_fields(fields: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Returns lower-case names; values of repeated fields are joined by commas."""
-    headers = {_names[name]: value.decode("latin-1") for name, value in fields}
-    if len(headers) != len(fields):
-        headers.clear()
-        for raw_name, raw_value in fields:
-            name, value = _names[raw_name], raw_value.decode("latin-1")
-            headers[name] = f"{headers[name]},{value}" if name in headers else value
-    return headers
 
 
 _FORWARDED = frozenset((b"content-type", b"accept"))
@@ -200,28 +163,28 @@ def _is_forwarded(name: bytes) -> bool:
     return lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIX)
 
 
-_goes = ByName(_is_forwarded)
+_is_forwarded_by_name = HeaderNameCache(_is_forwarded)
 
 
 def forwarded(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple([field for field in headers if _goes[field[0]]])
+    return tuple([field for field in headers if _is_forwarded_by_name[field[0]]])
 
 
-def container_head(lines: bytes, model_name: str | None, length: int) -> bytes:
+def container_head(header_lines: bytes, model_name: str | None, length: int) -> bytes:
     target = b"/invocations" if model_name is None else b"/models/%b/invoke" % model_name.encode()
     return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%b\r\n" % (
         target,
         length,
-        lines,
+        header_lines,
     )
 
 
-CALLS_REMEMBERED = 10_000
-LONGEST_REMEMBERED_BYTES = 512
+MAX_CACHED_PARAMS = 10_000
+MAX_CACHED_HEADERS_BYTES = 512
 
 
 class InvocationParams(msgspec.Struct, frozen=True):
-    lines: bytes
+    header_lines: bytes
     """for the container"""
     target_variant: str | None
     target_model: str | None
@@ -231,19 +194,19 @@ class InvocationParams(msgspec.Struct, frozen=True):
     """why no endpoint can take the request"""
 
 
-class CallReader:
-    """Reads requests of one operation."""
+class ParamsReader:
+    """Reads the parameters of one operation's requests."""
 
     def __init__(self, operation: Operation, check: ParameterCheck) -> None:
         self.operation = operation
         self._check = check
-        self._known: dict[tuple[tuple[bytes, bytes], ...], InvocationParams] = {}
+        self._cache: dict[tuple[tuple[bytes, bytes], ...], InvocationParams] = {}
 
     def read(self, headers: Headers, fields: Mapping[str, str]) -> InvocationParams:
         """`fields` are the same headers as a mapping. Raises AwsError."""
         key = forwarded(headers)
-        call = self._known.get(key)
-        return self._read_in_full(key, fields) if call is None else call
+        params = self._cache.get(key)
+        return self._read_in_full(key, fields) if params is None else params
 
     def check_name(self, endpoint_name: str) -> None:
         """Raises ValidationError."""
@@ -255,20 +218,20 @@ class CallReader:
         self._check.check(fields)
         refused = self.operation.refused
         target_model = fields.get("x-amzn-sagemaker-target-model")
-        call = InvocationParams(
-            lines=field_lines(self.operation.for_container(_joined(key))),
+        params = InvocationParams(
+            header_lines=field_lines(self.operation.for_container(_joined(key))),
             target_variant=fields.get("x-amzn-sagemaker-target-variant"),
             target_model=None if target_model is None else as_meant(target_model),
             target_container=fields.get("x-amzn-sagemaker-target-container-hostname"),
             session_id=fields.get("x-amzn-sagemaker-session-id"),
-            refusal=next((why for name, why in refused.items() if name in fields), None),
+            refusal=next((reason for name, reason in refused.items() if name in fields), None),
         )
-        if len(self._known) >= CALLS_REMEMBERED:
-            self._known.clear()
-        # The key's size, as it includes headers that `lines` lacks.
-        if sum(len(name) + len(value) for name, value in key) <= LONGEST_REMEMBERED_BYTES:
-            self._known[key] = call
-        return call
+        if len(self._cache) >= MAX_CACHED_PARAMS:
+            self._cache.clear()
+        # The key's size, as it includes headers that `header_lines` lacks.
+        if sum(len(name) + len(value) for name, value in key) <= MAX_CACHED_HEADERS_BYTES:
+            self._cache[key] = params
+        return params
 
 
 def _joined(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
@@ -284,7 +247,7 @@ def _joined(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
 
 
 _ENDPOINTS = "/endpoints/"
-_LONGEST_REMEMBERED = 512
+MAX_CACHED_TARGET_BYTES = 512
 
 
 class Target(NamedTuple):
@@ -297,10 +260,10 @@ class Target(NamedTuple):
 
 
 def read_target(target: bytes) -> Target:
-    return _known(target) if len(target) <= _LONGEST_REMEMBERED else _read(target)
+    return _read_cached(target) if len(target) <= MAX_CACHED_TARGET_BYTES else _read_target(target)
 
 
-def _read(target: bytes) -> Target:
+def _read_target(target: bytes) -> Target:
     path, _, query = target.decode("latin-1").partition("?")
     if not path.startswith(_ENDPOINTS):
         return Target(path, query, "", "")
@@ -308,4 +271,4 @@ def _read(target: bytes) -> Target:
     return Target(path, query, unquote(name), action)
 
 
-_known = lru_cache(maxsize=4096)(_read)
+_read_cached = lru_cache(maxsize=4096)(_read_target)

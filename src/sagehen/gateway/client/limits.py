@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from sagehen.http1.limits import ConnectionLimits
+
 if TYPE_CHECKING:
     from sagehen.base.settings.hosting import ConnectionSettings, InvocationSettings
 
 __all__ = ["ClientLimits", "InvocationLimits", "Limit", "LimitHits", "no_hits"]
 
+ANSWER_STALL_SECONDS = 900.0
+"""for the next piece of an answer: S3 may copy gigabytes in silence"""
 FILES_PER_CLIENT = 4
 """client, instance, shadow and control"""
 OWN_FILES = 24
@@ -52,18 +56,11 @@ def no_hits() -> LimitHits:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClientLimits:
-    """Limits on client connections."""
+class ClientLimits(ConnectionLimits):
+    """Limits on client connections; idle ones end later than SDKs end them."""
 
     connections: int
     """at once"""
-    head_bytes: int
-    head_seconds: float
-    """from a head's first byte: stops clients that drip it"""
-    stall_seconds: float
-    """for the next piece of a body, and for a client to read"""
-    idle_seconds: float
-    """between requests; longer than SDKs keep connections, so that they close first"""
 
     @classmethod
     def of(cls, settings: "ConnectionSettings") -> "ClientLimits":
@@ -71,8 +68,10 @@ class ClientLimits:
         return cls(
             connections=_at_most_files_for(settings.max_connections),
             head_bytes=settings.max_head_bytes,
+            head_bytes_setting="max_head_bytes",
             head_seconds=settings.head_timeout_seconds,
             stall_seconds=settings.stall_timeout_seconds,
+            answer_seconds=ANSWER_STALL_SECONDS,
             idle_seconds=settings.idle_timeout_seconds,
         )
 

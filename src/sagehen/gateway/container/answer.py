@@ -1,8 +1,8 @@
 """A container's answer on its way to the caller: buffered if small, streamed if large."""
 
-from sagehen.gateway.admission.errors import LONGEST_ORIGINAL_MESSAGE_BYTES
-from sagehen.gateway.client.exchange import Exchange
-from sagehen.gateway.container.connection import Headers
+from sagehen.gateway.admission.errors import MAX_ORIGINAL_MESSAGE_BYTES
+from sagehen.http1.exchange import Exchange
+from sagehen.http1.fields import Headers
 
 __all__ = ["ContainerAnswer", "is_not_started"]
 
@@ -57,8 +57,8 @@ class ContainerAnswer:
             self.size += len(data)
             self._exchange.continue_answer(data)
             return
-        if not self.is_success and self.size + len(data) > LONGEST_ORIGINAL_MESSAGE_BYTES:
-            data = data[: LONGEST_ORIGINAL_MESSAGE_BYTES - self.size]
+        if not self.is_success and self.size + len(data) > MAX_ORIGINAL_MESSAGE_BYTES:
+            data = data[: MAX_ORIGINAL_MESSAGE_BYTES - self.size]
             self.whole = False
         self.size += len(data)
         self.parts.append(data)
@@ -109,5 +109,5 @@ def is_not_started(status: int, headers: Headers) -> bool:
     return status == 503 and _has(headers, _NOT_STARTED)
 
 
-def _has(headers: Headers, wanted: bytes) -> bool:
-    return any(name.lower() == wanted for name, _ in headers)
+def _has(headers: Headers, field_name: bytes) -> bool:
+    return any(name.lower() == field_name for name, _ in headers)

@@ -1,50 +1,48 @@
 """An inference pipeline: each container's answer is the next one's request, buffered here; the last
-answer goes to the invocation."""
+answer goes to the invocation.
 
-from typing import Protocol
+Its phases are drawn in phases.py.
+"""
 
 from sagehen.gateway.admission.admission import Admitted
 from sagehen.gateway.admission.params import container_head
-from sagehen.gateway.client.exchange import Exchange
 from sagehen.gateway.client.limits import Limit
 from sagehen.gateway.container.answer import ContainerAnswer
-from sagehen.gateway.container.connection import Headers, Receiver, Upstream
-from sagehen.gateway.invocation.invoker import Body, Held, Invoker
-from sagehen.gateway.metrics.request_metrics import Account
-from sagehen.gateway.routing.instance import RoutedInstance, Stage
-from sagehen.wire.errors import AwsError
+from sagehen.gateway.invocation.context import (
+    BodyMemory,
+    InvocationCallbacks,
+    InvocationContext,
+    RequestBody,
+)
+from sagehen.gateway.invocation.phases import (
+    ANSWERED,
+    CONNECTING,
+    DONE,
+    IDLE,
+    RUN_MOVES,
+    SENT,
+    Phased,
+)
+from sagehen.gateway.metrics.request_metrics import RequestMetrics
+from sagehen.gateway.routing.instance import RoutedInstance
+from sagehen.http1.client import ClientConnection
+from sagehen.http1.exchange import Exchange
+from sagehen.http1.fields import Headers
 
-__all__ = ["Passage", "Passenger"]
+__all__ = ["PipelineRun", "StageAnswer"]
 
 _CONTENT_TYPE = b"content-type"
 _ACCEPT = b"accept"
 
 
-class Passenger(Receiver, Protocol):
-    """The invocation, which receives the last container's answer."""
-
-    def expect(self, upstream: Upstream) -> None: ...
-
-    def refused(self) -> None:
-        """The current container provably did not begin."""
-
-    def unsuccessful(self, answer: ContainerAnswer) -> None: ...
-
-    def unanswered(self) -> None:
-        """The current container was lost."""
-
-    def fail_by_model(self, status: int, error: AwsError) -> None:
-        """`status`: what the failure counts as."""
-
-
 class StageAnswer(ContainerAnswer):
     """Buffers a success as the next request's body."""
 
-    __slots__ = ("kept",)
+    __slots__ = ("next_body",)
 
-    def __init__(self, exchange: Exchange, held: Held) -> None:
+    def __init__(self, exchange: Exchange, memory: BodyMemory) -> None:
         super().__init__(exchange, b"")
-        self.kept = Body(held)
+        self.next_body = RequestBody(memory)
 
     def begin(self, status: int, headers: Headers, length: int | None) -> None:
         self.status = status
@@ -52,7 +50,7 @@ class StageAnswer(ContainerAnswer):
 
     def add(self, data: bytes) -> None:
         if self.is_success:
-            self.kept.keep(data)
+            self.next_body.add_unhashed(data)
         else:
             super().add(data)
 
@@ -64,77 +62,93 @@ class StageAnswer(ContainerAnswer):
         return None
 
 
-class Passage:
+class PipelineRun(Phased):
     """One request's way through an instance's containers.
 
     Only the last gets the caller's Accept header. The caller keeps `body`.
     """
 
     __slots__ = (
-        "_account",
         "_admitted",
         "_answer",
         "_body",
+        "_context",
         "_exchange",
+        "_header_lines",
+        "_index",
         "_instance",
-        "_invoker",
-        "_lines",
+        "_metrics",
         "_model_name",
         "_owner",
         "_sent_at",
         "_spent_seconds",
+        "_stage",
         "_status",
         "_upstream",
-        "at",
-        "hostname",
+        "_was_sent",
     )
+
+    _moves = RUN_MOVES
+
+    _upstream: ClientConnection
+    """to the current container, while SENT"""
 
     def __init__(
         self,
-        owner: Passenger,
+        owner: InvocationCallbacks,
         exchange: Exchange,
         admitted: Admitted,
-        body: Body,
-        account: Account,
-        invoker: Invoker,
+        body: RequestBody,
+        metrics: RequestMetrics,
+        context: InvocationContext,
+        instance: RoutedInstance,
     ) -> None:
         self._owner = owner
         self._exchange = exchange
-        self._invoker = invoker
-        self._account = account
+        self._context = context
+        self._metrics = metrics
         self._admitted = admitted
         self._body = body
-        self._instance: RoutedInstance | None = None
+        self._instance = instance
+        self.phase = IDLE
         self._model_name: str | None = None
-        self._upstream: Upstream | None = None
-        """set until the answer is complete"""
-        self._answer: StageAnswer | None = None
         self._status = 0
-        self._sent_at: float | None = None
+        self._answer = StageAnswer(exchange, context.body_memory)
+        """the current container's; unused for the last one's"""
+        self._was_sent = False
+        """to the current container"""
+        self._sent_at = 0.0
         self._spent_seconds = 0.0
         """by earlier containers"""
-        self.at = 0
-        """index of the current container"""
-        self.hostname = admitted.variant.hostname
-        self._lines = _without(admitted.lines, _ACCEPT)
+        self._index = 0
+        """of the current container"""
+        self._stage = instance.stages[0]
+        self._header_lines = _without(admitted.header_lines, _ACCEPT)
         """for the current container"""
 
     @property
-    def begun(self) -> bool:
+    def hostname(self) -> str:
+        return self._stage.hostname
+
+    @property
+    def has_begun(self) -> bool:
         """Whether a container has answered, so that no other instance can take over."""
-        return self.at > 0
+        return self._index > 0
 
     @property
     def is_at_models(self) -> bool:
         return self._stage.multi_model
 
-    def go_on(self, instance: RoutedInstance, model_name: str | None) -> None:
-        """`model_name`: loaded, if a container holds many models."""
-        self._instance = instance
+    def resume(self, model_name: str | None) -> None:
+        """Sends to the current container.
+
+        `model_name`: the loaded model, if a container holds many.
+        """
         self._model_name = model_name
-        self.hostname = self._stage.hostname
         upstream = self._stage.pool.take(self)
-        if upstream is not None:
+        if upstream is None:
+            self._move(CONNECTING)
+        else:
             self.connected(upstream)
 
     def count(self, status: int) -> None:
@@ -145,46 +159,41 @@ class Passage:
             counters.errors_4xx += 1
         elif status >= 500:
             counters.errors_5xx += 1
-        if self._sent_at is not None:
-            counters.model_latency.seen.append(int(self._since_sent() * 1e6))
+        if self._was_sent:
+            counters.model_latency.recent.append(int(self._seconds_since_sent() * 1e6))
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Releases everything; stops calling the owner."""
-        if self._instance is None:
-            return
+        phase = self.phase
+        self._move(DONE)
+        if phase is SENT:
+            self._upstream.abandon()
+        elif phase is CONNECTING:
+            self._stage.pool.forget(self)
+        self._answer.next_body.drop()
+        if self.has_begun:
+            self._body.drop()
         # Breaks the reference cycle.
         del self._owner
-        if self._upstream is not None:
-            self._upstream.abandon()
-            self._upstream = None
-        else:
-            self._stage.pool.forget(self)
-        if self._answer is not None:
-            self._answer.kept.drop()
-        if self.begun:
-            self._body.drop()
-        self._instance = None
 
     # Called by the connection pool
 
-    def connected(self, upstream: Upstream) -> None:
-        stage, body, account = self._stage, self._body, self._account
-        assert self._instance is not None
+    def connected(self, upstream: ClientConnection) -> None:
+        stage, body = self._stage, self._body
+        self._move(SENT)
         self._upstream = upstream
-        account.send(self._instance.instance_id)
-        assert account.sent_at is not None
-        self._sent_at = account.sent_at
-        # The request's time includes earlier containers.
-        account.sent_at -= self._spent_seconds
+        self._was_sent = True
+        self._sent_at = self._metrics.send(self._instance.instance_id, self._spent_seconds)
         if self._is_at_last:
-            self._owner.expect(upstream)
+            self._owner.sent_to_last(upstream)
         else:
-            self._answer = StageAnswer(self._exchange, self._invoker.held)
+            self._answer = StageAnswer(self._exchange, self._context.body_memory)
         upstream.begin(self)
         model_name = self._model_name if stage.multi_model else None
-        upstream.write_all([container_head(self._lines, model_name, body.size), *body.parts])
+        upstream.write_all([container_head(self._header_lines, model_name, body.size), *body.parts])
 
     def refused(self) -> None:
+        self._move(ANSWERED)
         self._owner.refused()
 
     # Called by the container's connection
@@ -196,7 +205,6 @@ class Passage:
         if self._is_at_last:
             self._owner.answer_begins(status, headers, length)
             return
-        assert self._answer is not None
         self._answer.begin(status, headers, length)
         self._check_size(length or 0)
 
@@ -204,29 +212,26 @@ class Passage:
         if self._is_at_last:
             self._owner.answer_continues(data)
             return
-        assert self._answer is not None
         self._answer.add(data)
-        self._check_size(self._answer.kept.size)
+        self._check_size(self._answer.next_body.size)
 
     def answer_ends(self) -> None:
-        self._upstream = None
+        self._move(ANSWERED)
         is_success = 200 <= self._status < 300
         if is_success:
             self.count(self._status)
         if self._is_at_last:
             self._owner.answer_ends()
-            return
-        assert self._answer is not None
-        if is_success:
-            self._pass_on(self._answer)
+        elif is_success:
+            self._go_to_next()
         else:
             self._owner.unsuccessful(self._answer)
 
     def answer_breaks(self) -> None:
-        upstream, self._upstream = self._upstream, None
+        self._move(ANSWERED)
         if self._is_at_last:
             self._owner.answer_breaks()
-        elif upstream is not None and upstream.unread:
+        elif self._upstream.unread:
             self._owner.refused()
         else:
             self._owner.unanswered()
@@ -236,46 +241,42 @@ class Passage:
     def upstream_drained(self) -> None: ...
 
     @property
-    def _stage(self) -> Stage:
-        assert self._instance is not None
-        return self._instance.stages[self.at]
-
-    @property
     def _is_at_last(self) -> bool:
-        assert self._instance is not None
-        return self.at == len(self._instance.stages) - 1
+        return self._index == len(self._instance.stages) - 1
 
-    def _since_sent(self) -> float:
-        assert self._sent_at is not None
-        return self._invoker.monotonic() - self._sent_at
+    def _seconds_since_sent(self) -> float:
+        return self._context.monotonic() - self._sent_at
 
     def _check_size(self, size: int) -> None:
-        limit = self._invoker.limits.stage_bytes
+        limit = self._context.limits.stage_bytes
         if size <= limit or not 200 <= self._status < 300:
             return
-        assert self._instance is not None
-        self._invoker.limit_hits[Limit.PIPELINE_BODY] += 1
-        between = (self.hostname, self._instance.stages[self.at + 1].hostname)
+        self._context.limit_hits[Limit.PIPELINE_BODY] += 1
+        hostnames = (self.hostname, self._instance.stages[self._index + 1].hostname)
         name = self._admitted.endpoint.name
-        error = self._invoker.texts.too_large_between(name, between, self._status, size, limit)
+        errors = self._context.errors
+        error = errors.too_large_between(name, hostnames, self._status, size, limit)
         self._owner.fail_by_model(500, error)
 
-    def _pass_on(self, answer: StageAnswer) -> None:
-        assert self._instance is not None
-        if self.begun:
+    def _go_to_next(self) -> None:
+        if self.has_begun:
             self._body.drop()
-        self._body = answer.kept
-        self._spent_seconds += self._since_sent()
-        self._sent_at = None
-        self.at += 1
-        lines = _without(self._admitted.lines if self._is_at_last else self._lines, _CONTENT_TYPE)
+        answer = self._answer
+        self._body = answer.next_body
+        self._spent_seconds += self._seconds_since_sent()
+        self._was_sent = False
+        self._index += 1
+        self._stage = self._instance.stages[self._index]
+        lines = _without(
+            self._admitted.header_lines if self._is_at_last else self._header_lines, _CONTENT_TYPE
+        )
         if answer.content_type is not None:
             lines += b"Content-Type: %b\r\n" % answer.content_type
-        self._lines = lines
-        self.go_on(self._instance, self._model_name)
+        self._header_lines = lines
+        self.resume(self._model_name)
 
 
 def _without(lines: bytes, name: bytes) -> bytes:
     """`name` is in lower case."""
-    kept = [line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() != name]
-    return b"\r\n".join(kept)
+    others = [line for line in lines.split(b"\r\n") if line.partition(b":")[0].lower() != name]
+    return b"\r\n".join(others)

@@ -3,14 +3,14 @@
 from sagehen.gateway.admission.admission import Admission
 from sagehen.gateway.admission.errors import STREAM_SHUT_DOWN, stream_broken, stream_timed_out
 from sagehen.gateway.container.answer import ContainerAnswer
-from sagehen.gateway.container.connection import Headers
 from sagehen.gateway.invocation.invocation import Invocation
+from sagehen.http1.fields import Headers
 from sagehen.wire.event_stream import event, exception
 
 __all__ = ["StreamedAnswer", "StreamedInvocation"]
 
 _CONTENT_TYPE = b"Content-Type: application/vnd.amazon.eventstream\r\n"
-_PASSED_ON = {
+_RENAMED = {
     b"content-type": b"X-Amzn-SageMaker-Content-Type",
     b"x-amzn-sagemaker-custom-attributes": b"X-Amzn-SageMaker-Custom-Attributes",
 }
@@ -21,7 +21,7 @@ class StreamedAnswer(ContainerAnswer):
 
     __slots__ = ()
 
-    passed_on = _PASSED_ON
+    passed_on = _RENAMED
 
     def begin(self, status: int, headers: Headers, length: int | None) -> None:
         # The head waits for the first byte: until then an error can be answered.
@@ -64,10 +64,10 @@ class StreamedInvocation(Invocation):
     is_streamed = True
 
     _answer: StreamedAnswer
-    _late = False
+    _timed_out = False
 
     def expire(self) -> None:
-        self._late = True
+        self._timed_out = True
         super().expire()
 
     def shut_down(self) -> None:
@@ -76,7 +76,7 @@ class StreamedInvocation(Invocation):
         super().shut_down()
 
     def _admission(self) -> Admission:
-        return self._invoker.stream_admission
+        return self._context.stream_admission
 
     def _new_answer(self) -> StreamedAnswer:
         return StreamedAnswer(self._exchange, self._admitted.variant.invoked_field)
@@ -85,7 +85,7 @@ class StreamedInvocation(Invocation):
         if self._exchange.done:
             return
         container = self._container
-        if self._late:
+        if self._timed_out:
             self._answer.break_off(stream_timed_out(container), "ModelInvocationTimeExceeded")
         else:
             self._answer.break_off(stream_broken(container), "StreamBroken")

@@ -9,20 +9,20 @@ import msgspec
 from sagehen.frame.statistics import add_to_buckets
 from sagehen.gateway.client.limits import no_hits
 
-__all__ = ["Counters", "InFlightCounter", "Times", "VariantCounters"]
+__all__ = ["Counters", "DurationSketch", "InFlightCounter", "VariantCounters"]
 
-GONE_VARIANTS_KEPT = 200
+MAX_GONE_VARIANTS = 200
 WINDOW_REPORTS = 10
-"""one a second"""
+"""reports are made once a second"""
 
 
-class Times:
-    """One kind of duration: new values, and a sketch of older ones."""
+class DurationSketch:
+    """One kind of duration: the values since the last digest, and a sketch of the earlier ones."""
 
-    __slots__ = ("_buckets", "_count", "_encoded", "_sum", "seen")
+    __slots__ = ("_buckets", "_count", "_encoded", "_sum", "recent")
 
     def __init__(self) -> None:
-        self.seen: list[int] = []
+        self.recent: list[int] = []
         """microseconds; grows until `digest`"""
         self._count = 0
         self._sum = 0
@@ -30,12 +30,12 @@ class Times:
         self._encoded: msgspec.Raw | None = None
 
     def digest(self) -> None:
-        if self.seen:
-            seen, self.seen = self.seen, []
-            self._count += len(seen)
-            self._sum += sum(seen)
+        if self.recent:
+            recent, self.recent = self.recent, []
+            self._count += len(recent)
+            self._sum += sum(recent)
             # Counted first, as each distinct value costs a logarithm.
-            add_to_buckets(self._buckets, Counter(seen).items())
+            add_to_buckets(self._buckets, Counter(recent).items())
             self._encoded = None
 
     def report(self) -> msgspec.Raw:
@@ -96,9 +96,13 @@ class VariantCounters(msgspec.Struct, kw_only=True):
     """any answer but 2xx, a lost connection, a time-out"""
     cache_hits: int = msgspec.field(default=0, name="ModelCacheHit")
     cache_samples: int = msgspec.field(default=0, name="ModelCacheHitSamples")
-    model_latency: Times = msgspec.field(default_factory=Times, name="ModelLatency")
-    """with the way there and back"""
-    overhead_latency: Times = msgspec.field(default_factory=Times, name="OverheadLatency")
+    model_latency: DurationSketch = msgspec.field(
+        default_factory=DurationSketch, name="ModelLatency"
+    )
+    """of the container, with the way there and back"""
+    overhead_latency: DurationSketch = msgspec.field(
+        default_factory=DurationSketch, name="OverheadLatency"
+    )
     """the rest, from whole request to whole answer"""
     shadow_copies_dropped: int = msgspec.field(default=0, name="ShadowCopiesDropped")
     """never sent"""
@@ -125,7 +129,7 @@ class Counters:
         self._began_at = began_at
         self._variants: dict[tuple[str, str, str, bool], VariantCounters] = {}
 
-    def of(
+    def variant(
         self, endpoint: str, variant: str, container: str = "", is_stage: bool = False
     ) -> VariantCounters:
         """Returns the same object until the variant is forgotten."""
@@ -138,9 +142,11 @@ class Counters:
         return counters
 
     def keep_only(self, present: set[tuple[str, str]]) -> None:
-        """Forgets variants that are gone, once there are many."""
-        if len(self._variants) > GONE_VARIANTS_KEPT + len(present):
-            self._variants = {key: one for key, one in self._variants.items() if key[:2] in present}
+        """Forgets variants that are not `present`, once there are many."""
+        if len(self._variants) > MAX_GONE_VARIANTS + len(present):
+            self._variants = {
+                key: counters for key, counters in self._variants.items() if key[:2] in present
+            }
 
     def digest(self) -> None:
         """Call several times a second, as durations pile up."""
@@ -156,8 +162,8 @@ class Counters:
             "variants": list(self._variants.values()),
             "limit_hits": self.limit_hits,
         }
-        return msgspec.json.encode(report, enc_hook=_reported)
+        return msgspec.json.encode(report, enc_hook=_encode)
 
 
-def _reported(counted: Any) -> Any:
-    return counted.report()
+def _encode(counter: Any) -> Any:
+    return counter.report()

@@ -1,9 +1,9 @@
 """The requests in flight on each instance, counted by all gateways in a memory-mapped file.
 
         column 0   column 1   …    a column for each instance, as the route table says
-row 0       3          1           gateway 0 writes here, and nobody else
+row 0       3          1           gateway 0 alone writes here
 row 1       2          0           gateway 1
-            5          1           what all of them see
+            5          1           the sums, which all gateways see
 
 Beside each count is the time since when a request has waited for that column's variant.
 """
@@ -13,12 +13,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from sagehen.frame.routes import BOARD_COLUMNS
+from sagehen.frame.routes import INFLIGHT_COLUMNS
 
-__all__ = ["InflightTable", "clear_row", "make_board", "open_board"]
+__all__ = ["InflightTable", "clear_row", "create_inflight_table", "open_inflight_table"]
 
 CELL_BYTES = 8
-ROW_CELLS = 2 * BOARD_COLUMNS
+ROW_CELLS = 2 * INFLIGHT_COLUMNS
 """first the counts, then the waiting times"""
 ROW_BYTES = ROW_CELLS * CELL_BYTES
 
@@ -29,21 +29,25 @@ class InflightTable:
     No lock is needed: each cell has one writer, and is read and written atomically.
     """
 
-    __slots__ = ("_cells", "_others", "_own", "_rows", "shared")
+    __slots__ = ("_cells", "_other_gateways", "_own_row", "_rows", "is_shared")
 
     def __init__(self, cells: memoryview, row: int) -> None:
         self._cells = cells
-        self._own = row * ROW_CELLS
+        self._own_row = row * ROW_CELLS
         self._rows = tuple(range(0, len(cells), ROW_CELLS))
-        self._others = tuple(one + BOARD_COLUMNS for one in self._rows if one != self._own)
-        self.shared = bool(self._others)
+        """first cells of all rows"""
+        self._other_gateways = tuple(
+            start + INFLIGHT_COLUMNS for start in self._rows if start != self._own_row
+        )
+        """first waiting times of the other rows"""
+        self.is_shared = bool(self._other_gateways)
         """there are other gateways"""
 
-    def take(self, column: int) -> None:
-        self._cells[self._own + column] += 1
+    def increment(self, column: int) -> None:
+        self._cells[self._own_row + column] += 1
 
-    def give(self, column: int, count: int = 1) -> None:
-        self._cells[self._own + column] -= count
+    def decrement(self, column: int, count: int = 1) -> None:
+        self._cells[self._own_row + column] -= count
 
     def outstanding(self, column: int) -> int:
         cells = self._cells
@@ -52,28 +56,29 @@ class InflightTable:
             total += cells[row + column]
         return total
 
-    def wait_since(self, column: int, microseconds: int | None) -> None:
-        """`microseconds`: since when the first waiter waits, above 0; None: no waiter."""
-        self._cells[self._own + BOARD_COLUMNS + column] = microseconds or 0
+    def publish_oldest_waiter(self, column: int, microseconds: int | None) -> None:
+        """`microseconds`: since when this gateway's first waiter waits, above 0; None: there is no
+        waiter."""
+        self._cells[self._own_row + INFLIGHT_COLUMNS + column] = microseconds or 0
 
-    def oldest_elsewhere(self, column: int) -> int | None:
+    def oldest_waiter_elsewhere(self, column: int) -> int | None:
         """Returns since when another gateway's first waiter waits, in microseconds."""
         oldest: int | None = None
-        for row in self._others:
+        for row in self._other_gateways:
             since = self._cells[row + column]
             if since and (oldest is None or since < oldest):
                 oldest = since
         return oldest
 
 
-def make_board(path: Path, rows: int) -> None:
+def create_inflight_table(path: Path, rows: int) -> None:
     """Replaces an earlier server's table."""
-    beside = path.with_name(path.name + ".new")
-    beside.write_bytes(bytes(rows * ROW_BYTES))
-    os.replace(beside, path)
+    draft = path.with_name(path.name + ".new")
+    draft.write_bytes(bytes(rows * ROW_BYTES))
+    os.replace(draft, path)
 
 
-def open_board(path: Path, row: int) -> InflightTable:
+def open_inflight_table(path: Path, row: int) -> InflightTable:
     """Clears the row first: an earlier gateway may have left counts in it."""
     cells = _map(path)
     _clear(cells, row)
@@ -81,7 +86,7 @@ def open_board(path: Path, row: int) -> InflightTable:
 
 
 def clear_row(path: Path, row: int) -> None:
-    """For a gateway that has ended."""
+    """Clears the row of a gateway that has ended."""
     # Without the file there is nothing to clear; gateways clear their row when they start, too.
     with suppress(OSError):
         _clear(_map(path), row)

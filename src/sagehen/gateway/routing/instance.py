@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 from sagehen.base.clock import Clock
-from sagehen.frame.routes import BOARD_COLUMNS, InstanceRoute
-from sagehen.gateway.container.pool import Pool
+from sagehen.frame.routes import INFLIGHT_COLUMNS, InstanceRoute
 from sagehen.gateway.metrics.counters import VariantCounters
 from sagehen.gateway.routing.inflight import InflightTable
+from sagehen.http1.pool import Pool
 
 __all__ = ["RoutedInstance", "Stage"]
 
@@ -31,13 +31,13 @@ class RoutedInstance:
     """
 
     __slots__ = (
-        "_board",
-        "_own",
+        "_inflight",
+        "_own_outstanding",
         "address",
         "column",
-        "has_left",
-        "holder",
         "instance_id",
+        "is_retired",
+        "model_holder_id",
         "pool",
         "run_id",
         "slots",
@@ -48,7 +48,7 @@ class RoutedInstance:
         self,
         route: InstanceRoute,
         clock: Clock,
-        board: InflightTable,
+        inflight: InflightTable,
         hostname: str = "",
         stages: tuple[Stage, ...] = (),
     ) -> None:
@@ -57,16 +57,18 @@ class RoutedInstance:
         self.address = route.address
         self.stages = stages
         self.pool = stages[0].pool if stages else Pool(route.address, clock)
-        self.holder = f"{route.instance_id}/containers/{hostname}" if hostname else self.instance_id
-        """the agent's id for what holds models"""
-        self._board = board
-        column = route.board_column
-        self.column = column if column is not None and 0 <= column < BOARD_COLUMNS else None
+        self.model_holder_id = (
+            f"{route.instance_id}/containers/{hostname}" if hostname else self.instance_id
+        )
+        """the agent's id for the container that holds models"""
+        self._inflight = inflight
+        column = route.inflight_column
+        self.column = column if column is not None and 0 <= column < INFLIGHT_COLUMNS else None
         """in the in-flight table, if any"""
         self.slots = max(1, route.slots)
-        self._own = 0
-        """in flight, of this process"""
-        self.has_left = False
+        self._own_outstanding = 0
+        """of this process"""
+        self.is_retired = False
         """removed from the route table"""
 
     @property
@@ -77,28 +79,28 @@ class RoutedInstance:
     def outstanding(self) -> int:
         """Requests in flight, of all gateways if there is a column."""
         column = self.column
-        return self._own if column is None else self._board.outstanding(column)
+        return self._own_outstanding if column is None else self._inflight.outstanding(column)
 
     @property
     def is_free(self) -> bool:
         return self.outstanding < self.slots
 
-    def take(self) -> None:
-        self._own += 1
+    def acquire_slot(self) -> None:
+        self._own_outstanding += 1
         if self.column is not None:
-            self._board.take(self.column)
+            self._inflight.increment(self.column)
 
-    def give(self) -> None:
-        self._own -= 1
+    def release_slot(self) -> None:
+        self._own_outstanding -= 1
         if self.column is not None:
-            self._board.give(self.column)
+            self._inflight.decrement(self.column)
 
-    def leave(self) -> None:
+    def retire(self) -> None:
         """Counts the remaining requests in this process only: the column may be another instance's
         now."""
-        self.has_left = True
+        self.is_retired = True
         if self.column is not None:
-            self._board.give(self.column, self._own)
+            self._inflight.decrement(self.column, self._own_outstanding)
             self.column = None
         for pool in self.pools:
             pool.close()

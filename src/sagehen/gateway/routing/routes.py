@@ -15,20 +15,20 @@ from sagehen.frame.routes import (
 )
 from sagehen.frame.routing import rank_by_affinity
 from sagehen.gateway.admission.errors import PRIMARY
-from sagehen.gateway.container.pool import Pool
 from sagehen.gateway.metrics.counters import Counters, VariantCounters
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
 from sagehen.gateway.routing.slot_queue import SlotQueue
+from sagehen.http1.pool import Pool
 
 __all__ = ["Endpoint", "Routes", "Variant"]
 
-RANKS_KEPT = 10_000
+MAX_CACHED_RANKS = 10_000
 """models per variant with a cached order of instances"""
 
 _InstanceKey = tuple[str, str, tuple[str, ...], int | None]
 """(id, run, addresses, column in the in-flight table)"""
-_LineKey = tuple[str, str, str, bool]
+_QueueKey = tuple[str, str, str, bool]
 """(endpoint, variant, container invoked directly, is a shadow); the last separates copies from the
 production variant that their shadow may become"""
 
@@ -48,8 +48,8 @@ class Variant:
         "instance_share",
         "instances",
         "invoked_field",
-        "line",
         "route",
+        "slot_queue",
     )
 
     def __init__(
@@ -57,7 +57,7 @@ class Variant:
         route: VariantRoute,
         instances: tuple[RoutedInstance, ...],
         counters: VariantCounters,
-        line: SlotQueue,
+        slot_queue: SlotQueue,
         hostname: str = PRIMARY,
         direct: "Mapping[str, Variant] | None" = None,
     ) -> None:
@@ -68,10 +68,10 @@ class Variant:
         """containers invoked directly, by hostname"""
         self.instances = instances
         self.instance_share = 1 / len(instances) if instances else 0.0
-        """what a request adds to InvocationsPerInstance"""
+        """the part that a request adds to InvocationsPerInstance"""
         self.counters = counters
-        self.line = line
-        """knows the variant of the current table"""
+        self.slot_queue = slot_queue
+        """has the variant of the current table"""
         self.invoked_field = b"x-Amzn-Invoked-Production-Variant: %b\r\n" % route.name.encode()
         self._ranks: dict[str, list[RoutedInstance]] = {}
 
@@ -79,10 +79,10 @@ class Variant:
         """Returns the preferred holder of `model` first."""
         ranks = self._ranks.get(model)
         if ranks is None:
-            if len(self._ranks) >= RANKS_KEPT:
+            if len(self._ranks) >= MAX_CACHED_RANKS:
                 self._ranks.clear()
-            order = rank_by_affinity([one.instance_id for one in self.instances], model)
-            ranks = self._ranks[model] = [self.instances[place] for place in order]
+            order = rank_by_affinity([each.instance_id for each in self.instances], model)
+            ranks = self._ranks[model] = [self.instances[index] for index in order]
         return ranks
 
 
@@ -108,7 +108,7 @@ class Endpoint:
         self.shadow_share = 0.0 if shadow is None else _share(shadow.route.weight, self.weights)
         """share of requests that are copied"""
 
-    def lined_up(self) -> Iterator[Variant]:
+    def queued_variants(self) -> Iterator[Variant]:
         """Yields all variants with a queue."""
         for variant in (*self.variants, *filter(None, (self.shadow,))):
             yield variant
@@ -124,17 +124,19 @@ class Endpoint:
 class Routes:
     """Follows the route file; the last table read stays in force."""
 
-    def __init__(self, file: Path, counters: Counters, clock: Clock, board: InflightTable) -> None:
+    def __init__(
+        self, file: Path, counters: Counters, clock: Clock, inflight: InflightTable
+    ) -> None:
         self._file = RouteFileReader(file, clock)
         self._counters = counters
         self._clock = clock
-        self._board = board
+        self._inflight = inflight
         self.version = 0
         """grows with each new table"""
         self._endpoints: dict[str, Endpoint] = {}
         self._instances: dict[_InstanceKey, RoutedInstance] = {}
-        self._lines: dict[_LineKey, SlotQueue] = {}
-        self._leaving: list[Pool] = []
+        self._queues: dict[_QueueKey, SlotQueue] = {}
+        self._retired_pools: list[Pool] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
         self._apply_if(self._file.refresh_if_old())
@@ -155,12 +157,12 @@ class Routes:
 
     def pools(self) -> list[Pool]:
         """Includes removed instances that still have requests."""
-        serving = (pool for one in self._instances.values() for pool in one.pools)
-        return [*serving, *self._leaving]
+        serving = (pool for instance in self._instances.values() for pool in instance.pools)
+        return [*serving, *self._retired_pools]
 
     @property
     def queued(self) -> int:
-        return sum(line.length for line in self._lines.values())
+        return sum(queue.length for queue in self._queues.values())
 
     def refresh(self) -> bool:
         """Returns whether there is a new table."""
@@ -173,107 +175,131 @@ class Routes:
 
     def _apply(self, table: RouteTable) -> None:
         self.version += 1
-        before, self._instances = self._instances, {}
-        lines, self._lines = self._lines, {}
+        old_instances, self._instances = self._instances, {}
+        old_queues, self._queues = self._queues, {}
         self._endpoints = {
             name: Endpoint(
                 name,
-                tuple(self._variant(name, variant, before, lines) for variant in route.variants),
-                self._variant(name, route.shadow, before, lines, True) if route.shadow else None,
+                tuple(
+                    self._variant(name, variant, old_instances, old_queues)
+                    for variant in route.variants
+                ),
+                self._variant(name, route.shadow, old_instances, old_queues, True)
+                if route.shadow
+                else None,
                 route.asynchronous is not None,
             )
             for name, route in table.routes.items()
             if route.variants
         }
         self._counters.keep_only(
-            {(name, one.name) for name, route in table.routes.items() for one in route.all_variants}
+            {
+                (name, variant.name)
+                for name, route in table.routes.items()
+                for variant in route.all_variants
+            }
         )
-        self._leaving = [pool for pool in self._leaving if not pool.is_done]
-        for key, instance in before.items():
+        self._retired_pools = [pool for pool in self._retired_pools if not pool.is_done]
+        for key, instance in old_instances.items():
             if key not in self._instances:
-                instance.leave()
-                self._leaving.extend(instance.pools)
+                instance.retire()
+                self._retired_pools.extend(instance.pools)
         for endpoint in self._endpoints.values():
-            for variant in endpoint.lined_up():
-                variant.line.follow(variant)
-        for line_key, line in lines.items():
-            if line_key not in self._lines:
-                line.end()
+            for variant in endpoint.queued_variants():
+                variant.slot_queue.update(variant)
+        for queue_key, queue in old_queues.items():
+            if queue_key not in self._queues:
+                queue.close()
 
     def _variant(
         self,
         endpoint: str,
         route: VariantRoute,
-        before: dict[_InstanceKey, RoutedInstance],
-        lines: dict[_LineKey, SlotQueue],
+        old_instances: dict[_InstanceKey, RoutedInstance],
+        old_queues: dict[_QueueKey, SlotQueue],
         is_shadow: bool = False,
     ) -> Variant:
         if route.mode is not ExecutionMode.DIRECT or not route.containers:
-            return self._one(endpoint, route, "", before, lines, is_shadow)
+            return self._make_variant(endpoint, route, "", old_instances, old_queues, is_shadow)
         direct = {
-            container.hostname: self._one(
-                endpoint, _alone(route, number), container.hostname, before, lines
+            container.hostname: self._make_variant(
+                endpoint,
+                _container_route(route, index),
+                container.hostname,
+                old_instances,
+                old_queues,
             )
-            for number, container in enumerate(route.containers)
+            for index, container in enumerate(route.containers)
         }
-        none = replace(route, instances=())
-        return self._one(endpoint, none, "", before, lines, is_shadow, direct)
+        without_instances = replace(route, instances=())
+        return self._make_variant(
+            endpoint, without_instances, "", old_instances, old_queues, is_shadow, direct
+        )
 
-    def _one(
+    def _make_variant(
         self,
         endpoint: str,
         route: VariantRoute,
         container: str,
-        before: dict[_InstanceKey, RoutedInstance],
-        lines: dict[_LineKey, SlotQueue],
+        old_instances: dict[_InstanceKey, RoutedInstance],
+        old_queues: dict[_QueueKey, SlotQueue],
         is_shadow: bool = False,
         direct: Mapping[str, Variant] | None = None,
     ) -> Variant:
-        """For a variant or one container of it."""
+        """Makes a variant, or the variant that stands for one `container` of it."""
         instances = []
-        for place in route.instances:
-            addresses = tuple(one.address for one in place.containers) or (place.address,)
-            key = (place.instance_id, place.run_id, addresses, place.board_column)
-            instance = self._instances.get(key) or before.get(key)
-            instance = instance or self._instance(endpoint, route, place, container)
+        for instance_route in route.instances:
+            key = _instance_key(instance_route)
+            instance = self._instances.get(key) or old_instances.get(key)
+            instance = instance or self._instance(endpoint, route, instance_route, container)
             # Only slots may have changed.
-            instance.slots = max(1, place.slots)
+            instance.slots = max(1, instance_route.slots)
             self._instances[key] = instance
             instances.append(instance)
-        line_key = (endpoint, route.name, container, is_shadow)
-        line = self._lines[line_key] = lines.get(line_key) or SlotQueue(self._board)
-        counters = self._counters.of(endpoint, route.name, container)
-        first = container or next((one.hostname for one in route.containers), PRIMARY)
-        return Variant(route, tuple(instances), counters, line, first, direct)
+        queue_key = (endpoint, route.name, container, is_shadow)
+        queue = old_queues.get(queue_key) or SlotQueue(self._inflight)
+        self._queues[queue_key] = queue
+        counters = self._counters.variant(endpoint, route.name, container)
+        first = container or next((each.hostname for each in route.containers), PRIMARY)
+        return Variant(route, tuple(instances), counters, queue, first, direct)
 
     def _instance(
-        self, endpoint: str, route: VariantRoute, place: InstanceRoute, container: str
+        self, endpoint: str, route: VariantRoute, instance_route: InstanceRoute, container: str
     ) -> RoutedInstance:
         stages = tuple(
             Stage(
-                each.hostname,
-                Pool(at.address, self._clock),
-                each.multi_model,
-                self._counters.of(endpoint, route.name, each.hostname, is_stage=True),
+                container_route.hostname,
+                Pool(address.address, self._clock),
+                container_route.multi_model,
+                self._counters.variant(
+                    endpoint, route.name, container_route.hostname, is_stage=True
+                ),
             )
-            for each, at in zip(route.containers, place.containers, strict=False)
+            for container_route, address in zip(
+                route.containers, instance_route.containers, strict=False
+            )
         )
-        return RoutedInstance(place, self._clock, self._board, container, stages)
+        return RoutedInstance(instance_route, self._clock, self._inflight, container, stages)
 
 
-def _alone(route: VariantRoute, number: int) -> VariantRoute:
+def _instance_key(route: InstanceRoute) -> _InstanceKey:
+    addresses = tuple(each.address for each in route.containers) or (route.address,)
+    return route.instance_id, route.run_id, addresses, route.inflight_column
+
+
+def _container_route(route: VariantRoute, index: int) -> VariantRoute:
     """Makes a route to one container only."""
     instances = tuple(
         replace(
-            one,
-            address=one.containers[number].address,
-            slots=one.containers[number].slots,
-            board_column=one.containers[number].board_column,
+            instance,
+            address=instance.containers[index].address,
+            slots=instance.containers[index].slots,
+            inflight_column=instance.containers[index].inflight_column,
             containers=(),
         )
-        for one in route.instances
+        for instance in route.instances
     )
-    multi_model = route.containers[number].multi_model
+    multi_model = route.containers[index].multi_model
     return replace(route, instances=instances, multi_model=multi_model, containers=())
 
 

@@ -15,8 +15,8 @@ from uuid import uuid4
 import msgspec
 
 from sagehen.base.clock import Clock
-from sagehen.gateway.container.connection import Headers
 from sagehen.gateway.routing.instance import RoutedInstance
+from sagehen.http1.fields import Headers
 
 __all__ = ["NEW_SESSION", "Sessions", "StickySession"]
 
@@ -27,16 +27,16 @@ SESSION_SECONDS = 1200.0
 DRAFT_SECONDS = 60.0
 """grace for files being written, which have no expiry yet"""
 
-_BEGUN = (b"x-amzn-sagemaker-new-session-id", b"x-amzn-sagemaker-session-id")
-_CLOSED = (b"x-amzn-sagemaker-closed-session-id",)
+_NEW_SESSION_HEADERS = (b"x-amzn-sagemaker-new-session-id", b"x-amzn-sagemaker-session-id")
+_CLOSED_SESSION_HEADERS = (b"x-amzn-sagemaker-closed-session-id",)
 _EXPIRES = re.compile(r"expires\s*=\s*(\S+)", re.IGNORECASE)
-_OURS = re.compile(r"[0-9a-f]{64}|[0-9a-f]{32}\.new")
+_FILE_NAMES = re.compile(r"[0-9a-f]{64}|[0-9a-f]{32}\.new")
 
 log = logging.getLogger(__name__)
 
 
 class StickySession(msgspec.Struct, frozen=True):
-    """Where a session's requests go."""
+    """The variant and the instance that hold a session."""
 
     variant: str
     instance_id: str
@@ -50,7 +50,7 @@ class StickySession(msgspec.Struct, frozen=True):
 
 
 class Sessions:
-    """`folder` is shared by all gateways."""
+    """Reads and writes sessions in `folder`, which all gateways share."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -66,21 +66,26 @@ class Sessions:
             return None
         return session if session.expires > self._clock.now() else None
 
-    def answered(
-        self, asked_id: str, endpoint: str, variant: str, instance: RoutedInstance, headers: Headers
+    def record_answer(
+        self,
+        requested_id: str,
+        endpoint: str,
+        variant: str,
+        instance: RoutedInstance,
+        headers: Headers,
     ) -> bytes:
         """Begins or ends a session as the container says; returns the caller's header lines. Raises
         OSError."""
-        if asked_id != NEW_SESSION:
-            closed = _first(headers, _CLOSED)
+        if requested_id != NEW_SESSION:
+            closed = _first(headers, _CLOSED_SESSION_HEADERS)
             if closed is None:
                 return b""
-            self._file(endpoint, asked_id).unlink(missing_ok=True)
+            self._file(endpoint, requested_id).unlink(missing_ok=True)
             return b"X-Amzn-SageMaker-Closed-Session-Id: %b\r\n" % closed
-        begun = _first(headers, _BEGUN)
+        begun = _first(headers, _NEW_SESSION_HEADERS)
         if begun is None:
             return b""
-        session_id, expires = self._read(begun.decode("latin-1"))
+        session_id, expires = self._parse(begun.decode("latin-1"))
         if expires > self._clock.now():
             session = StickySession(variant, instance.instance_id, instance.run_id, expires)
             self._write(self._file(endpoint, session_id), session)
@@ -91,7 +96,7 @@ class Sessions:
         now = self._clock.now()
         with os.scandir(self._folder) as entries:
             for entry in entries:
-                if not _OURS.fullmatch(entry.name):
+                if not _FILE_NAMES.fullmatch(entry.name):
                     continue
                 try:
                     if entry.stat().st_mtime <= now - DRAFT_SECONDS:
@@ -103,16 +108,16 @@ class Sessions:
         # Ids may be too long for file names, and file systems may ignore case.
         return self._folder / sha256(f"{endpoint}\0{session_id}".encode()).hexdigest()
 
-    def _read(self, said: str) -> tuple[str, float]:
+    def _parse(self, value: str) -> tuple[str, float]:
         """Parses `<id>; Expires=<time>`."""
-        session_id, _, rest = said.partition(";")
+        session_id, _, rest = value.partition(";")
         expires = self._clock.now() + SESSION_SECONDS
         if (match := _EXPIRES.search(rest)) is not None:
             try:
                 at = datetime.fromisoformat(match[1])
                 expires = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
             except ValueError:
-                log.warning("A container's session ends at no time that can be read: %s", said)
+                log.warning("The expiry of a container's session is not a time: %s", value)
         return session_id.strip(), expires
 
     def _write(self, file: Path, session: StickySession) -> None:
@@ -123,8 +128,8 @@ class Sessions:
 
 
 def _first(headers: Headers, names: tuple[bytes, ...]) -> bytes | None:
-    for wanted in names:
+    for expected in names:
         for name, value in headers:
-            if name.lower() == wanted:
+            if name.lower() == expected:
                 return value
     return None

@@ -15,25 +15,35 @@ from sagehen.gateway.admission.admission import Admitted
 from sagehen.gateway.admission.params import container_head
 from sagehen.gateway.client.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.container.answer import is_not_started
-from sagehen.gateway.container.connection import Headers, Upstream
-from sagehen.gateway.metrics.request_metrics import Account
-from sagehen.gateway.multimodel.models import LoadedModels
+from sagehen.gateway.invocation.phases import (
+    ANSWERED,
+    CONNECTING,
+    COPY_MOVES,
+    DONE,
+    PLACING,
+    SENT,
+    Phased,
+)
+from sagehen.gateway.metrics.request_metrics import RequestMetrics
+from sagehen.gateway.multimodel.model_leases import ModelLeases
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.placement import Placement
 from sagehen.gateway.routing.slot_queue import SlotQueue
+from sagehen.http1.client import ClientConnection
+from sagehen.http1.fields import Headers
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
 __all__ = ["Shadows"]
 
-SHARE_OF_ONE_SHADOW = 0.25
+MAX_SHARE_PER_SHADOW = 0.25
 """of the bytes: a hanging shadow leaves room for the others"""
 
 
 @dataclass(slots=True)
-class _Held:
-    """Copies for one shadow, or all."""
+class _Copies:
+    """The copies for one shadow, or for all."""
 
     copies: set["_Copy"] = field(default_factory=set)
     size: int = 0
@@ -47,7 +57,7 @@ class _Held:
         self.copies.remove(copy)
         self.size -= copy.size
 
-    def has_room(self, size: int, max_copies: int, max_bytes: float) -> bool:
+    def can_add(self, size: int, max_copies: int, max_bytes: float) -> bool:
         return len(self.copies) < max_copies and self.size + size <= max_bytes
 
 
@@ -59,21 +69,21 @@ class Shadows:
         settings: "Settings",
         clock: Clock,
         random: Random,
-        models: LoadedModels,
+        models: ModelLeases,
         limit_hits: LimitHits,
     ) -> None:
         self.random = random
         self.models = models
         self.monotonic = clock.monotonic
-        self.patience_seconds = settings.invocation_timeout_seconds
-        self.stream_patience_seconds = settings.response_stream_timeout_seconds
+        self.timeout_seconds = settings.invocation_timeout_seconds
+        self.stream_timeout_seconds = settings.response_stream_timeout_seconds
         self._limit_hits = limit_hits
         # Each may have a connection, as a client may.
         self._max_copies = ClientLimits.of(settings).connections
-        self._max_copies_of_one_shadow = settings.max_shadow_copies
+        self._max_copies_per_shadow = settings.max_shadow_copies
         self._max_bytes = settings.max_shadow_body_bytes
-        self._all = _Held()
-        self._by_shadow: dict[SlotQueue, _Held] = {}
+        self._all = _Copies()
+        self._by_shadow: dict[SlotQueue, _Copies] = {}
         """by queue, which survives new route tables"""
 
     def __len__(self) -> int:
@@ -93,47 +103,49 @@ class Shadows:
         if self.random() >= endpoint.shadow_share:
             return
         size = sum(map(len, parts))
-        held = self._by_shadow.get(shadow.line) or _Held()
-        if not self._has_room(held, size):
+        copies = self._by_shadow.get(shadow.slot_queue) or _Copies()
+        if not self._can_add(copies, size):
             self._limit_hits[Limit.SHADOW_COPIES] += 1
             shadow.counters.shadow_copies_dropped += 1
             return
-        copied = Admitted(endpoint, shadow, admitted.lines, None)
+        copied = Admitted(endpoint, shadow, admitted.header_lines, None)
         copy = _Copy(self, copied, tuple(parts), size, streamed)
-        self._by_shadow[shadow.line] = held
-        held.add(copy)
+        self._by_shadow[shadow.slot_queue] = copies
+        copies.add(copy)
         self._all.add(copy)
         shadow.counters.in_flight.enter()
         asyncio.get_running_loop().call_soon(copy.begin)
 
-    def leave(self, copy: "_Copy") -> None:
+    def remove(self, copy: "_Copy") -> None:
         variant = copy.admitted.variant
-        held = self._by_shadow[variant.line]
-        held.remove(copy)
-        if not held.copies:
-            del self._by_shadow[variant.line]
+        copies = self._by_shadow[variant.slot_queue]
+        copies.remove(copy)
+        if not copies.copies:
+            del self._by_shadow[variant.slot_queue]
         self._all.remove(copy)
         variant.counters.in_flight.leave()
 
     def expire(self) -> None:
         """Call several times a second."""
         now = self.monotonic()
-        for copy in [one for one in self._all.copies if one.deadline <= now]:
+        for copy in [copy for copy in self._all.copies if copy.deadline <= now]:
             copy.expire()
 
-    def _has_room(self, held: _Held, size: int) -> bool:
-        return self._all.has_room(size, self._max_copies, self._max_bytes) and held.has_room(
-            size, self._max_copies_of_one_shadow, self._max_bytes * SHARE_OF_ONE_SHADOW
+    def _can_add(self, copies: _Copies, size: int) -> bool:
+        return self._all.can_add(size, self._max_copies, self._max_bytes) and copies.can_add(
+            size, self._max_copies_per_shadow, self._max_bytes * MAX_SHARE_PER_SHADOW
         )
 
 
-class _Copy:
+class _Copy(Phased):
     """Waits for a slot and a connection like a request, and discards the answer."""
 
-    _upstream: Upstream | None = None
-    """set until the answer is complete"""
+    _moves = COPY_MOVES
+    _upstream: ClientConnection
+    """set when SENT"""
     _status = 0
     _not_started = False
+    _was_sent = False
 
     def __init__(
         self,
@@ -143,20 +155,22 @@ class _Copy:
         size: int,
         streamed: bool,
     ) -> None:
+        self.phase = PLACING
         self.admitted = admitted
         self.size = size
         self._shadows = shadows
         self._parts = parts
         self._streamed = streamed
-        self._account = Account(shadows.monotonic, None)
-        self._account.received_at = now = shadows.monotonic()
+        self._metrics = RequestMetrics(shadows.monotonic, None)
+        self._metrics.received_at = now = shadows.monotonic()
         self._placement = Placement(admitted, self, shadows.models, shadows.random, now)
-        self.deadline = now + shadows.patience_seconds
+        self.deadline = now + shadows.timeout_seconds
 
     # Called by Shadows
 
     def begin(self) -> None:
-        self._placement.find()
+        if self.phase is PLACING:
+            self._placement.find()
 
     def expire(self) -> None:
         self._fail()
@@ -165,26 +179,30 @@ class _Copy:
 
     def placed(self, instance: RoutedInstance) -> None:
         upstream = instance.pool.take(self)
-        if upstream is not None:
+        if upstream is None:
+            self._move(CONNECTING)
+        else:
             self.connected(upstream)
 
-    def nowhere(self) -> None:
+    def no_instance_left(self) -> None:
         self._fail()
 
     # Called by the connection pool
 
-    def connected(self, upstream: Upstream) -> None:
-        assert self._placement.instance is not None
-        if self._account.sent_at is None:
-            self._account.admit(self.admitted)
-        self._account.send(self._placement.instance.instance_id)
+    def connected(self, upstream: ClientConnection) -> None:
+        if not self._was_sent:
+            self._was_sent = True
+            self._metrics.admit(self.admitted)
+        self._metrics.send(self._placement.instance.instance_id)
+        self._move(SENT)
         self._upstream = upstream
         upstream.begin(self)
-        head = container_head(self.admitted.lines, None, self.size)
+        head = container_head(self.admitted.header_lines, None, self.size)
         upstream.write_all([head, *self._parts])
 
     def refused(self) -> None:
-        self._placement.elsewhere()
+        self._move(PLACING)
+        self._placement.find_another()
 
     # Called by the container's connection
 
@@ -197,23 +215,23 @@ class _Copy:
     def answer_continues(self, data: bytes) -> None:
         if self._streamed and 200 <= self._status < 300:
             self._streamed = False
-            self.deadline = self._shadows.monotonic() + self._shadows.stream_patience_seconds
+            self.deadline = self._shadows.monotonic() + self._shadows.stream_timeout_seconds
 
     def answer_ends(self) -> None:
-        self._upstream = None
+        self._move(ANSWERED)
         if self._not_started:
             self.refused()
             return
-        self._account.answer()
+        self._metrics.answer()
         if 200 <= self._status < 300:
-            self._account.end()
+            self._metrics.succeed()
         else:
-            self._account.fail(self._status)
-        self._let_go()
+            self._metrics.fail(self._status)
+        self._release()
 
     def answer_breaks(self) -> None:
-        upstream, self._upstream = self._upstream, None
-        if upstream is not None and upstream.unread:
+        self._move(ANSWERED)
+        if self._upstream.unread:
             self.refused()
         else:
             self._fail()
@@ -226,17 +244,18 @@ class _Copy:
 
     def _fail(self) -> None:
         """Counts as the shadow's error if sent, else as dropped."""
-        if self._account.sent_at is None:
-            self.admitted.variant.counters.shadow_copies_dropped += 1
+        if self._was_sent:
+            self._metrics.fail(500)
         else:
-            self._account.fail(500)
-        self._let_go()
+            self.admitted.variant.counters.shadow_copies_dropped += 1
+        self._release()
 
-    def _let_go(self) -> None:
-        if self._upstream is not None:
+    def _release(self) -> None:
+        phase = self.phase
+        self._move(DONE)
+        if phase is SENT:
             self._upstream.abandon()
-            self._upstream = None
-        elif self._placement.instance is not None:
+        elif phase is CONNECTING:
             self._placement.instance.pool.forget(self)
-        self._placement.let_go()
-        self._shadows.leave(self)
+        self._placement.release()
+        self._shadows.remove(self)

@@ -12,37 +12,37 @@ if TYPE_CHECKING:
     from sagehen.gateway.routing.instance import RoutedInstance
     from sagehen.gateway.routing.routes import Variant
 
-__all__ = ["SlotQueue", "Waiter"]
+__all__ = ["SlotQueue", "SlotWaiter"]
 
-LOOK_SECONDS = 0.001
+POLL_SECONDS = 0.001
 """delay in noticing slots freed by other gateways"""
-LOOKED_AT = 64
+MAX_CANDIDATES = 64
 """waiters, from the first on, to choose from"""
-LOOKS_GIVEN = 2
-"""times that a free slot is left to a gateway with an older waiter: then that gateway has looked
-too, and does not use it"""
-MOST_PASSED = 16
+MAX_YIELDS = 2
+"""polls in which a free slot is left to a gateway with an older waiter: after them that gateway has
+polled too, and does not use the slot"""
+MAX_OVERTAKEN = 16
 """times that the first may be overtaken by waiters whose model a free instance holds"""
-YIELD_MICROSECONDS = 5_000
+MIN_YIELD_LEAD_MICROSECONDS = 5_000
 """Lead of another gateway's waiter that makes ours yield. Yielding leaves a slot free for up to
-LOOK_SECONDS, so it must be rare."""
+POLL_SECONDS, so it must be rare."""
 
 
-class Waiter(Protocol):
+class SlotWaiter(Protocol):
     """A request that waits for a slot."""
 
     waiting_since: float
     """monotonic seconds, the same for all processes of a machine"""
 
-    def may_go_to(self, instance: "RoutedInstance") -> bool: ...
+    def can_use(self, instance: "RoutedInstance") -> bool: ...
 
     def prefers(self, instance: "RoutedInstance") -> bool:
         """Whether to overtake others for this instance."""
 
-    def slot_free(self) -> None:
+    def slot_available(self) -> None:
         """Removed from the queue: a usable instance is free."""
 
-    def line_ends(self) -> None:
+    def no_usable_instance(self) -> None:
         """Removed from the queue: no usable instance is left."""
 
 
@@ -56,133 +56,142 @@ class SlotQueue:
     variant: "Variant"
     """of the current route table"""
 
-    def __init__(self, board: InflightTable) -> None:
-        self._board = board
-        self._waiting: OrderedDict[Waiter, None] = OrderedDict()
+    def __init__(self, inflight: InflightTable) -> None:
+        self._inflight = inflight
+        self._waiting: OrderedDict[SlotWaiter, None] = OrderedDict()
         self._column: int | None = None
-        self._passed = 0
-        self._looks_given: int | None = None
-        self._woken = False
-        self._looking: asyncio.TimerHandle | None = None
+        self._overtaken = 0
+        """times in a row that the first waiter was overtaken"""
+        self._yields: int | None = None
+        """polls since the free slot was left to another gateway; None: it is not"""
+        self._is_serve_scheduled = False
+        self._poll_timer: asyncio.TimerHandle | None = None
 
     @property
     def length(self) -> int:
         return len(self._waiting)
 
-    def follow(self, variant: "Variant") -> None:
+    def update(self, variant: "Variant") -> None:
+        """Continues with the variant of a new route table."""
         self.variant = variant
-        if self._board.shared:
-            self._tell(None)
-            columns = [one.column for one in variant.instances if one.column is not None]
+        if self._inflight.is_shared:
+            self._publish(None)
+            instances = variant.instances
+            columns = [each.column for each in instances if each.column is not None]
             self._column = min(columns, default=None)
-            self._tell_first()
-        self._turn_away(variant.instances)
+            self._publish_oldest()
+        self._reject_unservable(variant.instances)
         self.wake()
 
-    def end(self) -> None:
-        """The variant is gone."""
-        self._tell(None)
+    def close(self) -> None:
+        """Ends all waits, as the variant is gone."""
+        self._publish(None)
         self._column = None
-        self._turn_away(())
+        self._reject_unservable(())
 
-    def _turn_away(self, instances: Sequence["RoutedInstance"]) -> None:
+    def _reject_unservable(self, instances: Sequence["RoutedInstance"]) -> None:
         """Ends waits that no instance can satisfy."""
-        for one in list(self._waiting):
-            if not any(map(one.may_go_to, instances)):
-                del self._waiting[one]
-                one.line_ends()
+        for waiter in list(self._waiting):
+            if not any(map(waiter.can_use, instances)):
+                del self._waiting[waiter]
+                waiter.no_usable_instance()
 
     @property
-    def taken(self) -> bool:
+    def must_queue(self) -> bool:
         """Whether new requests must queue, behind waiters here or elsewhere."""
-        return bool(self._waiting) or self._oldest_elsewhere() is not None
+        if self._waiting:
+            return True
+        column = self._column
+        return column is not None and self._inflight.oldest_waiter_elsewhere(column) is not None
 
-    def join(self, one: Waiter, again: bool = False) -> None:
-        """`again`: goes first, as it had a slot but could not use it."""
-        self._waiting[one] = None
-        if again:
-            self._waiting.move_to_end(one, last=False)
-        self._tell_first()
+    def add(self, waiter: SlotWaiter, at_front: bool = False) -> None:
+        """`at_front`: the waiter had a slot but could not use it."""
+        self._waiting[waiter] = None
+        if at_front:
+            self._waiting.move_to_end(waiter, last=False)
+        self._publish_oldest()
         self.wake()
 
-    def leave(self, one: Waiter) -> None:
-        self._waiting.pop(one, None)
-        self._tell_first()
+    def remove(self, waiter: SlotWaiter) -> None:
+        self._waiting.pop(waiter, None)
+        self._publish_oldest()
 
     def wake(self) -> None:
         """Looks for free slots in the loop's next turn."""
-        if self._waiting and not self._woken:
-            self._woken = True
+        if self._waiting and not self._is_serve_scheduled:
+            self._is_serve_scheduled = True
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _serve(self) -> None:
-        self._woken = False
+        self._is_serve_scheduled = False
         while self._waiting:
-            free = [one for one in self.variant.instances if one.is_free]
-            if free and self._gives_way():
+            free = [instance for instance in self.variant.instances if instance.is_free]
+            if free and self._yields_slot():
                 break
-            self._looks_given = None
+            self._yields = None
             chosen = self._choose(free) if free else None
             if chosen is None:
                 break
             del self._waiting[chosen]
-            chosen.slot_free()
-        self._tell_first()
-        self._look_again()
+            chosen.slot_available()
+        self._publish_oldest()
+        self._schedule_poll()
 
-    def _gives_way(self) -> bool:
+    def _yields_slot(self) -> bool:
         """Whether another gateway may have the free slot."""
-        if not self._is_longer_elsewhere():
+        if not self._is_older_elsewhere():
             return False
-        self._looks_given = self._looks_given or 0
-        return self._looks_given < LOOKS_GIVEN
+        self._yields = self._yields or 0
+        return self._yields < MAX_YIELDS
 
-    def _choose(self, free: Sequence["RoutedInstance"]) -> Waiter | None:
+    def _choose(self, free: Sequence["RoutedInstance"]) -> SlotWaiter | None:
         """Returns the first waiter that may use one of `free`, or a later one that prefers it."""
         first = None
-        for one in islice(self._waiting, LOOKED_AT):
-            usable = [instance for instance in free if one.may_go_to(instance)]
+        for waiter in islice(self._waiting, MAX_CANDIDATES):
+            usable = [instance for instance in free if waiter.can_use(instance)]
             if not usable:
                 continue
-            if any(map(one.prefers, usable)):
-                self._passed = 0 if first is None else self._passed + 1
-                return one
+            if any(map(waiter.prefers, usable)):
+                self._overtaken = 0 if first is None else self._overtaken + 1
+                return waiter
             if first is None:
-                first = one
-                if self._passed >= MOST_PASSED:
+                first = waiter
+                if self._overtaken >= MAX_OVERTAKEN:
                     break
-        self._passed = 0
+        self._overtaken = 0
         return first
 
-    def _look_again(self) -> None:
-        if self._waiting and self._looking is None and self._board.shared:
+    def _schedule_poll(self) -> None:
+        if self._waiting and self._poll_timer is None and self._inflight.is_shared:
             loop = asyncio.get_running_loop()
-            self._looking = loop.call_later(LOOK_SECONDS, self._look)
+            self._poll_timer = loop.call_later(POLL_SECONDS, self._poll)
 
-    def _look(self) -> None:
-        self._looking = None
-        if self._looks_given is not None:
-            self._looks_given += 1
+    def _poll(self) -> None:
+        self._poll_timer = None
+        if self._yields is not None:
+            self._yields += 1
         self._serve()
 
-    def _is_longer_elsewhere(self) -> bool:
+    def _is_older_elsewhere(self) -> bool:
         oldest = self._oldest_elsewhere()
         if oldest is None:
             return False
-        return oldest + YIELD_MICROSECONDS < _microseconds(next(iter(self._waiting)))
+        first = next(iter(self._waiting))
+        return oldest + MIN_YIELD_LEAD_MICROSECONDS < _microseconds(first)
 
     def _oldest_elsewhere(self) -> int | None:
-        return None if self._column is None else self._board.oldest_elsewhere(self._column)
+        column = self._column
+        return None if column is None else self._inflight.oldest_waiter_elsewhere(column)
 
-    def _tell_first(self) -> None:
+    def _publish_oldest(self) -> None:
         if self._column is not None:
             first = next(iter(self._waiting), None)
-            self._tell(None if first is None else _microseconds(first))
+            self._publish(None if first is None else _microseconds(first))
 
-    def _tell(self, since: int | None) -> None:
+    def _publish(self, since: int | None) -> None:
         if self._column is not None:
-            self._board.wait_since(self._column, since)
+            self._inflight.publish_oldest_waiter(self._column, since)
 
 
-def _microseconds(one: Waiter) -> int:
-    return max(1, int(one.waiting_since * 1e6))
+def _microseconds(waiter: SlotWaiter) -> int:
+    return max(1, int(waiter.waiting_since * 1e6))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.base.settings import Settings
-from sagehen.gateway.client.request_head import MAX_HEADERS, MAX_TARGET_BYTES
+from sagehen.http1.request_head import MAX_HEADERS, MAX_TARGET_BYTES
 from support.caller import Answer, Caller, answers_in, cut, cuts, some
 
 BODY = b"1,2,3"
@@ -47,7 +47,7 @@ async def tell(house, pieces: list[bytes]) -> list[Answer]:
     caller = Caller(connection)
 
     def is_settled() -> bool:
-        line = connection._line
+        line = connection._unanswered
         return caller.has_ended or not line or not line[-1].is_whole
 
     for piece in pieces:

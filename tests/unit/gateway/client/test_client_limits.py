@@ -81,12 +81,12 @@ async def test_a_time_is_what_its_setting_says(
     await eventually(lambda: server.connections)
     (connection,) = server.connections
     # Held, it waits for control and not for the client.
-    await eventually(lambda: not begun or (connection._receiving and not connection._held))
+    await eventually(lambda: not begun or (connection._receiving and not connection._paused_for))
     house.clock.advance(6)
     await eventually(lambda: server.now == house.clock.elapsed)
-    assert not connection._deaf
+    assert not connection._discarding
     house.clock.advance(2)
-    await eventually(lambda: connection._deaf)
+    await eventually(lambda: connection._discarding)
     assert limits_met() == {limit: 1}
 
 
@@ -98,7 +98,7 @@ async def test_control_that_says_nothing_is_not_waited_for_for_ever(house, event
     await house.start()
     client = await house.connect()
     client.send(b"GET /bucket/key HTTP/1.1\r\nHost: h\r\n\r\n")
-    await eventually(lambda: any(one._line for one in house.gateway._server.connections))
+    await eventually(lambda: any(one._unanswered for one in house.gateway._server.connections))
     house.clock.advance(901)
     assert await client.ended()
     assert limits_met() == {"answer_stall": 1}
@@ -135,10 +135,10 @@ async def test_who_does_not_take_the_last_bytes_before_the_end_is_cut_off(
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         client.sendall(house.signed())
         await eventually(lambda: connection._transport.get_write_buffer_size() > 0)
-        await eventually(lambda: not connection._line)
+        await eventually(lambda: not connection._unanswered)
         assert connection._blocked_since is None
         house.clock.advance(301)
-        await eventually(lambda: connection._deaf)
+        await eventually(lambda: connection._discarding)
         house.clock.advance(121)
         await eventually(lambda: not house.gateway._server.connections)
     assert limits_met() == {"idle": 1, "stall": 1}
@@ -221,7 +221,7 @@ async def unread(house, variant, eventually):
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     client.send(house.signed())
     await eventually(lambda: connection._transport.get_write_buffer_size() > 0)
-    await eventually(lambda: not connection._line)
+    await eventually(lambda: not connection._unanswered)
     return client
 
 
@@ -328,10 +328,10 @@ async def test_bodies_that_come_together_are_bounded(house, variant, echo, limit
     parts = [house.signed(b"x" * 80).partition(b"\r\n\r\n") for _ in range(2)]
     for client, (head, end, body) in zip((first, second), parts, strict=True):
         client.send(head + end + body[:10])
-    held = house.gateway._invoker.held
-    await eventually(lambda: held.bytes == 20)
+    memory = house.gateway._context.body_memory
+    await eventually(lambda: memory.bytes == 20)
     first.send(parts[0][2][10:79])
-    await eventually(lambda: held.bytes == 89)
+    await eventually(lambda: memory.bytes == 89)
     second.send(parts[1][2][10:79])
     got = await second.answer()
     assert (got.status, got.headers["x-amzn-errortype"]) == (503, "ServiceUnavailable")
@@ -373,7 +373,7 @@ async def test_no_large_body_is_kept_of_whoever_has_no_key(house, who, framing, 
     assert got[0] in (400, 403), "And no 100 comes before."
     client.send(b"186a0\r\n" + bytes(100_000))
     await client.writer.drain()
-    assert house.gateway._invoker.held.bytes == 0
+    assert house.gateway._context.body_memory.bytes == 0
 
 
 async def test_a_large_body_that_is_signed_is_kept(house, variant, echo):

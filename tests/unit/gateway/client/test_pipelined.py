@@ -24,7 +24,7 @@ async def test_a_request_that_cannot_be_handled_costs_the_one_before_it_no_slot(
         raise RuntimeError("Broken on purpose.")
 
     client = await house.connect()
-    monkeypatch.setattr(house.gateway._invoker.sessions, "find", fail)
+    monkeypatch.setattr(house.gateway._context.sessions, "find", fail)
     client.send(house.signed(b"1") + house.signed(b"2", X_Amzn_SageMaker_Session_Id="one"))
     async with asyncio.timeout(60):
         assert (await client.answer()).status == 200

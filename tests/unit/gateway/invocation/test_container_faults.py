@@ -215,8 +215,8 @@ class TestWhyItEnded:
         assert got.json["OriginalMessage"].endswith(f" capacity or memory. Here: {self.WHY}.")
 
     async def test_is_waited_for_a_moment(self, dying, monkeypatch):
-        monkeypatch.setattr(invocation, "MOST_QUESTIONS", 10_000)
-        monkeypatch.setattr(invocation, "QUESTION_SECONDS", 0.001)
+        monkeypatch.setattr(invocation, "MAX_END_REASON_POLLS", 10_000)
+        monkeypatch.setattr(invocation, "END_REASON_POLL_SECONDS", 0.001)
         waiting = asyncio.create_task(dying.invoke())
         done, _ = await asyncio.wait({waiting}, timeout=0.05)
         assert not done
@@ -224,7 +224,7 @@ class TestWhyItEnded:
         assert self.WHY in (await waiting).json["OriginalMessage"]
 
     async def test_is_not_waited_for_where_nothing_is_known(self, dying, monkeypatch):
-        monkeypatch.setattr(invocation, "MOST_QUESTIONS", 10_000_000)
+        monkeypatch.setattr(invocation, "MAX_END_REASON_POLLS", 10_000_000)
         self.note(dying, why=None)
         got = await dying.invoke()
         assert got.json["OriginalMessage"].endswith(" capacity or memory.")

@@ -32,14 +32,15 @@ def ask(house, hostname, **more):
 
 
 def columned(route, first=0):
-    """`route` with a column of the board for each container."""
+    """`route` with a column of the in-flight table for each container."""
     columns = iter(range(first, 100))
 
     def placed(one):
         return msgspec.structs.replace(
             one,
             containers=tuple(
-                msgspec.structs.replace(each, board_column=next(columns)) for each in one.containers
+                msgspec.structs.replace(each, inflight_column=next(columns))
+                for each in one.containers
             ),
         )
 
@@ -103,11 +104,11 @@ async def test_each_has_slots_of_its_own(house, clean, eventually):
     callers = [asyncio.create_task(ask(house, "predict")) for _ in range(3)]
     await eventually(lambda: house.gateway._routes.queued == 2)
     assert (await ask(house, "clean")).body == b"cleaned"
-    board = house.gateway._routes._board
-    assert [board.outstanding(column) for column in (0, 1)] == [0, 1]
+    inflight = house.gateway._routes._inflight
+    assert [inflight.outstanding(column) for column in (0, 1)] == [0, 1]
     go.set()
     assert [(await one).body for one in callers] == [b"predicted"] * 3
-    assert [board.outstanding(column) for column in (0, 1)] == [0, 0]
+    assert [inflight.outstanding(column) for column in (0, 1)] == [0, 0]
 
 
 async def test_without_instances_containers_are_known_all_the_same(house, clean, predict):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from botocore.eventstream import EventStreamBuffer
 
-from sagehen.gateway.invocation.pipeline import Passage, StageAnswer
+from sagehen.gateway.invocation.pipeline import PipelineRun, StageAnswer
 from support.several import several
 
 STREAM = "/endpoints/price/invocations-response-stream"
@@ -41,12 +41,12 @@ def names(fake, *wanted):
 
 def left(house):
     """Slots, bodies, live requests and waiters that are held."""
-    invoker, counters = house.gateway._invoker, house.gateway._counters._variants.values()
+    context, counters = house.gateway._context, house.gateway._counters._variants.values()
     pools = [pool for one in house.gateway._routes.instances() for pool in one.pools]
     return (
         house.outstanding(),
-        invoker.held.bytes,
-        len(invoker.live),
+        context.body_memory.bytes,
+        len(context.active),
         sum(one.in_flight.now for one in counters),
         sum(len(pool._waiting) for pool in pools),
     )
@@ -436,7 +436,7 @@ async def test_a_passage_leaves_no_cycle(house, echo):
         for body in (b"good", b"bad"):
             for path in ("/endpoints/price/invocations", STREAM):
                 await house.invoke(body, path=path)
-        kept = [one for one in gc.get_objects() if type(one) in (Passage, StageAnswer)]
+        kept = [one for one in gc.get_objects() if type(one) in (PipelineRun, StageAnswer)]
     finally:
         gc.enable()
     assert kept == []

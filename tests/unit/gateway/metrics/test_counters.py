@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from sagehen.gateway.client.limits import Limit
-from sagehen.gateway.gateway import COUNTERS_PATH, UNCHANGED_SECONDS
+from sagehen.gateway.gateway import COUNTERS_PATH, UNCHANGED_REPORT_SECONDS
 from sagehen.gateway.metrics.counters import (
-    GONE_VARIANTS_KEPT,
+    MAX_GONE_VARIANTS,
     WINDOW_REPORTS,
     Counters,
     InFlightCounter,
@@ -23,7 +23,7 @@ def told(counters: Counters) -> list[dict[str, Any]]:
 
 def test_times_are_told_with_their_number_sum_and_sketch() -> None:
     counters = Counters("1")
-    counters.of("Houses", "a").model_latency.seen += [1000, 1000, 41_000]
+    counters.variant("Houses", "a").model_latency.recent += [1000, 1000, 41_000]
 
     (variant,) = told(counters)
 
@@ -37,11 +37,11 @@ def test_times_are_told_with_their_number_sum_and_sketch() -> None:
 
 def test_times_add_up_from_report_to_report() -> None:
     counters = Counters("1")
-    latency = counters.of("Houses", "a").model_latency
-    latency.seen.append(1000)
+    latency = counters.variant("Houses", "a").model_latency
+    latency.recent.append(1000)
     first = told(counters)[0]["ModelLatency"]
     unchanged = told(counters)[0]["ModelLatency"]
-    latency.seen.append(1000)
+    latency.recent.append(1000)
 
     assert first == unchanged == {"count": 1, "sum": 1000, "buckets": {"346": 1}}
     assert told(counters)[0]["ModelLatency"]["count"] == 2
@@ -49,11 +49,11 @@ def test_times_add_up_from_report_to_report() -> None:
 
 def test_a_digest_leaves_nothing_to_pile_up() -> None:
     counters = Counters("1")
-    latency = counters.of("Houses", "a").model_latency
-    latency.seen += range(1000)
+    latency = counters.variant("Houses", "a").model_latency
+    latency.recent += range(1000)
     counters.digest()
 
-    assert latency.seen == []
+    assert latency.recent == []
     assert told(counters)[0]["ModelLatency"]["count"] == 1000
 
 
@@ -86,8 +86,8 @@ def test_in_flight_is_told_over_a_window() -> None:
 
 def test_variants_that_are_gone_are_forgotten_once_there_are_many() -> None:
     counters = Counters("1")
-    for number in range(GONE_VARIANTS_KEPT + 2):
-        counters.of(f"e{number}", "a")
+    for number in range(MAX_GONE_VARIANTS + 2):
+        counters.variant(f"e{number}", "a")
 
     counters.keep_only({("e1", "a")})
 
@@ -118,11 +118,11 @@ async def test_control_is_told_what_is_new_at_once_and_the_same_seldom(house) ->
         return 204, {}, b""
 
     await house.fake(answer, house.home.control_socket)
-    await eventually(lambda: reports == 1 and house.gateway._told)
+    await eventually(lambda: reports == 1 and house.gateway._last_report)
     for _ in range(3):
-        await house.gateway._tell_counters()
+        await house.gateway._report_counters()
     assert reports == 1
-    house.clock.advance(UNCHANGED_SECONDS)
+    house.clock.advance(UNCHANGED_REPORT_SECONDS)
     await eventually(lambda: reports == 2)
     house.gateway._counters.limit_hits[Limit.QUEUE] += 1
     await eventually(lambda: reports == 3)
@@ -135,7 +135,7 @@ async def test_a_control_that_was_away_is_told_again(house) -> None:
     house.told = None
     control.hang_up()
     control.stop_listening()
-    house.clock.advance(UNCHANGED_SECONDS)
-    await eventually(lambda: not house.gateway._told)
+    house.clock.advance(UNCHANGED_REPORT_SECONDS)
+    await eventually(lambda: not house.gateway._last_report)
     await house.control(lambda asked: (204, {}, b""))
     await eventually(lambda: house.told)

@@ -1,4 +1,4 @@
-"""The board: what several gateways, any of which may be killed at any time, count together."""
+"""The in-flight table: what several gateways count together, even if one is killed."""
 
 import subprocess
 import sys
@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagehen.frame.routes import BOARD_COLUMNS
-from sagehen.gateway.routing.inflight import ROW_BYTES, clear_row, make_board, open_board
+from sagehen.frame.routes import INFLIGHT_COLUMNS
+from sagehen.gateway.routing.inflight import (
+    ROW_BYTES,
+    clear_row,
+    create_inflight_table,
+    open_inflight_table,
+)
 
-ROWS, COLUMNS = 3, (0, 7, BOARD_COLUMNS - 1)
+ROWS, COLUMNS = 3, (0, 7, INFLIGHT_COLUMNS - 1)
 row = st.integers(0, ROWS - 1)
 column = st.sampled_from(COLUMNS)
 happenings = st.lists(
@@ -32,50 +37,50 @@ happenings = st.lists(
 def test_all_see_the_sum_and_never_less_than_nothing(happened):
     with TemporaryDirectory() as folder:
         path = Path(folder) / "board"
-        make_board(path, ROWS)
-        boards = [open_board(path, number) for number in range(ROWS)]
+        create_inflight_table(path, ROWS)
+        tables = [open_inflight_table(path, number) for number in range(ROWS)]
         working: list[Counter[int]] = [Counter() for _ in range(ROWS)]
         for what, at, where in happened:
             if what == "take":
-                boards[at].take(where)
+                tables[at].increment(where)
                 working[at][where] += 1
             elif what == "give" and working[at][where]:
-                boards[at].give(where)
+                tables[at].decrement(where)
                 working[at][where] -= 1
             elif what == "kill":
                 working[at].clear()
                 clear_row(path, at)
             elif what == "restart":
                 working[at].clear()
-                boards[at] = open_board(path, at)
+                tables[at] = open_inflight_table(path, at)
             for each in COLUMNS:
                 expected = sum(counts[each] for counts in working)
-                assert {board.outstanding(each) for board in boards} == {expected}
+                assert {table.outstanding(each) for table in tables} == {expected}
 
 
-def test_a_new_server_begins_with_an_empty_board(tmp_path):
-    make_board(tmp_path / "board", 2)
-    old = open_board(tmp_path / "board", 1)
-    old.take(5)
-    make_board(tmp_path / "board", 4)
-    old.take(5)
-    assert open_board(tmp_path / "board", 3).outstanding(5) == 0
+def test_a_new_server_begins_with_an_empty_table(tmp_path):
+    create_inflight_table(tmp_path / "board", 2)
+    old = open_inflight_table(tmp_path / "board", 1)
+    old.increment(5)
+    create_inflight_table(tmp_path / "board", 4)
+    old.increment(5)
+    assert open_inflight_table(tmp_path / "board", 3).outstanding(5) == 0
 
 
 GATEWAY = """
 import random, sys
 from pathlib import Path
-from sagehen.gateway.routing.inflight import open_board
+from sagehen.gateway.routing.inflight import open_inflight_table
 
 row, columns = int(sys.argv[2]), [int(one) for one in sys.argv[3:]]
-board, rng, held = open_board(Path(sys.argv[1]), row), random.Random(row), []
+table, rng, held = open_inflight_table(Path(sys.argv[1]), row), random.Random(row), []
 for number in range(10**7):
     if len(held) > 1 and rng.random() < len(held) / 20:
-        board.give(held.pop(rng.randrange(len(held))))
+        table.decrement(held.pop(rng.randrange(len(held))))
     else:
         held.append(rng.choice(columns))
-        board.take(held[-1])
-    board.wait_since(columns[0], number)
+        table.increment(held[-1])
+    table.publish_oldest_waiter(columns[0], number)
     if number == 1000:
         print("busy", flush=True)
 """
@@ -83,8 +88,8 @@ for number in range(10**7):
 
 @pytest.fixture
 def start(tmp_path):
-    """`start(row)`: a process that counts on the board as a gateway does, and does so already."""
-    make_board(tmp_path / "board", ROWS + 1)
+    """`start(row)`: a process that counts in the table as a gateway does, and does so already."""
+    create_inflight_table(tmp_path / "board", ROWS + 1)
     started: list[subprocess.Popen] = []
 
     def make(row: int) -> subprocess.Popen:
@@ -104,7 +109,7 @@ def start(tmp_path):
 def test_what_killed_processes_held_is_given_back(start, tmp_path):
     """Real ones, killed as they count; the supervisor then clears their rows."""
     path = tmp_path / "board"
-    onlooker = open_board(path, ROWS)
+    onlooker = open_inflight_table(path, ROWS)
 
     def outstanding() -> list[int]:
         return [onlooker.outstanding(column) for column in COLUMNS]
@@ -124,7 +129,7 @@ def test_what_killed_processes_held_is_given_back(start, tmp_path):
         process.wait()
         clear_row(path, number)
     assert outstanding() == [0] * len(COLUMNS)
-    assert onlooker.oldest_elsewhere(COLUMNS[0]) is None
+    assert onlooker.oldest_waiter_elsewhere(COLUMNS[0]) is None
 
 
 def cells_of(path: Path, row: int) -> memoryview:

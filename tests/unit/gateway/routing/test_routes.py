@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from sagehen.base.clock import SYSTEM
 from sagehen.frame.routes import InstanceRoute, Route, RouteTable, VariantRoute
 from sagehen.gateway.metrics.counters import Counters
-from sagehen.gateway.routing.inflight import InflightTable, clear_row, make_board, open_board
+from sagehen.gateway.routing.inflight import (
+    InflightTable,
+    clear_row,
+    create_inflight_table,
+    open_inflight_table,
+)
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.routes import Routes
 from sagehen.services.sagemaker.hosting.reconciler.routes import assign_columns
@@ -21,14 +26,14 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def board(tmp_path: Path) -> InflightTable:
-    make_board(tmp_path / "board", 2)
-    return open_board(tmp_path / "board", 0)
+def inflight(tmp_path: Path) -> InflightTable:
+    create_inflight_table(tmp_path / "board", 2)
+    return open_inflight_table(tmp_path / "board", 0)
 
 
 @pytest.fixture
-def routes(file: Path, board: InflightTable) -> Routes:
-    return Routes(file, Counters("1"), SYSTEM, board)
+def routes(file: Path, inflight: InflightTable) -> Routes:
+    return Routes(file, Counters("1"), SYSTEM, inflight)
 
 
 def write(
@@ -48,12 +53,12 @@ def write_places(
     shadow: VariantRoute | None = None,
     slots: int = 1,
 ) -> None:
-    """A table with these instances and their columns of the board."""
+    """A table with these instances and their columns of the in-flight table."""
     instances = tuple(
         InstanceRoute(
             instance_id=place,
             address=f"unix:/{place}",
-            board_column=column,
+            inflight_column=column,
             slots=slots,
         )
         for place, column in columns.items()
@@ -123,13 +128,13 @@ def test_a_shadow_that_becomes_the_production_variant_has_another_line(file, rou
     write(file, shadow=shadow)
     routes.refresh()
     production, before = routes.get("price").variants[0], routes.get("price").shadow
-    assert before.line is not production.line
+    assert before.slot_queue is not production.slot_queue
     assert before.counters is production.counters
     write(file, weight=2, shadow=shadow)
     routes.refresh()
     after = routes.get("price").shadow
-    assert after.line is before.line
-    assert after.line.variant is after
+    assert after.slot_queue is before.slot_queue
+    assert after.slot_queue.variant is after
 
 
 def test_a_removed_file_leaves_the_last_table_in_force(file, routes):
@@ -140,32 +145,32 @@ def test_a_removed_file_leaves_the_last_table_in_force(file, routes):
     assert routes.get("price") is not None
 
 
-def test_what_another_gateway_sends_counts_too(file, routes, board, tmp_path):
+def test_what_another_gateway_sends_counts_too(file, routes, inflight, tmp_path):
     write(file)
     routes.refresh()
     (instance,) = routes.get("price").variants[0].instances
-    instance.take()
-    open_board(tmp_path / "board", 1).take(ord("1"))
+    instance.acquire_slot()
+    open_inflight_table(tmp_path / "board", 1).increment(ord("1"))
     assert instance.outstanding == 2
 
 
-def test_an_instance_that_left_gives_its_column_free_at_once(file, routes, board):
+def test_an_instance_that_left_gives_its_column_free_at_once(file, routes, inflight):
     write(file)
     routes.refresh()
     (instance,) = routes.get("price").variants[0].instances
-    instance.take()
+    instance.acquire_slot()
     write(file, places=("i-2",))
     routes.refresh()
-    assert (instance.outstanding, board.outstanding(ord("1"))) == (1, 0)
-    instance.give()
-    assert (instance.outstanding, board.outstanding(ord("1"))) == (0, 0)
+    assert (instance.outstanding, inflight.outstanding(ord("1"))) == (1, 0)
+    instance.release_slot()
+    assert (instance.outstanding, inflight.outstanding(ord("1"))) == (0, 0)
 
 
 def test_an_instance_with_other_slots_is_the_same(file, routes):
     write(file)
     routes.refresh()
     (before,) = routes.instances()
-    before.take()
+    before.acquire_slot()
     write(file, slots=3)
     routes.refresh()
     (after,) = routes.instances()
@@ -194,12 +199,12 @@ def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
     """Instances come and go and hand on their columns; gateways see it early or late, and die."""
     with TemporaryDirectory() as folder:
         file, path = Path(folder) / "routes.json", Path(folder) / "board"
-        make_board(path, GATEWAYS + 1)
-        onlooker = open_board(path, GATEWAYS)
+        create_inflight_table(path, GATEWAYS + 1)
+        onlooker = open_inflight_table(path, GATEWAYS)
         columns: dict[str, int] = {}
 
         def started(row: int) -> Routes:
-            return Routes(file, Counters(str(row)), SYSTEM, open_board(path, row))
+            return Routes(file, Counters(str(row)), SYSTEM, open_inflight_table(path, row))
 
         gateways = [started(row) for row in range(GATEWAYS)]
         working: list[list[RoutedInstance]] = [[] for _ in range(GATEWAYS)]
@@ -221,11 +226,11 @@ def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
                 gateways[at] = started(at)
             elif what == "take" and (known := list(gateways[at].instances())):
                 working[at].append(known[more % len(known)])
-                working[at][-1].take()
+                working[at][-1].acquire_slot()
             elif what == "give" and working[at]:
-                working[at].pop(more % len(working[at])).give()
+                working[at].pop(more % len(working[at])).release_slot()
             check_sum()
         for one in (one for held in working for one in held):
-            one.give()
+            one.release_slot()
         working = [[]]
         check_sum()

@@ -65,7 +65,7 @@ async def test_no_instance_starves_and_none_is_asked_too_much(house, strategy, s
     places = [Place(turns) for turns in (20, 1, 1, 1)]
     fakes = [await house.fake(place.answer) for place in places]
     instances = tuple(
-        InstanceRoute(instance_id=f"i-{at}", address=fake.address, slots=slots, board_column=at)
+        InstanceRoute(instance_id=f"i-{at}", address=fake.address, slots=slots, inflight_column=at)
         for at, fake in enumerate(fakes)
     )
     house.route(VariantRoute(name="AllTraffic", weight=1, instances=instances, strategy=strategy))
@@ -75,4 +75,4 @@ async def test_no_instance_starves_and_none_is_asked_too_much(house, strategy, s
     assert sum(asked) == 300
     assert min(asked) > 10
     assert max(place.most for place in places) <= slots
-    assert [house.board(row=1).outstanding(at) for at in range(4)] == [0] * 4
+    assert [house.inflight_table(row=1).outstanding(at) for at in range(4)] == [0] * 4

@@ -40,7 +40,7 @@ INSTANCE = SimpleNamespace(instance_id="i-1", run_id="run-1")
 
 
 def begin(sessions, value, instance=INSTANCE, header=NEW):
-    return sessions.answered("NEW_SESSION", "price", "Main", instance, [(header, value)])
+    return sessions.record_answer("NEW_SESSION", "price", "Main", instance, [(header, value)])
 
 
 @pytest.mark.parametrize("header", [NEW, b"x-amzn-sagemaker-session-id"])
@@ -86,7 +86,7 @@ def test_expired_sessions_are_removed(sessions, clock, tmp_path):
 def test_a_closed_session_is_over(sessions):
     begin(sessions, b"abc")
     header = b"X-Amzn-SageMaker-Closed-Session-Id"
-    lines = sessions.answered("abc", "price", "Main", INSTANCE, [(header.lower(), b"abc")])
+    lines = sessions.record_answer("abc", "price", "Main", INSTANCE, [(header.lower(), b"abc")])
     assert lines == header + b": abc\r\n"
     assert sessions.find("price", "abc") is None
 
@@ -94,12 +94,12 @@ def test_a_closed_session_is_over(sessions):
 def test_an_answer_within_a_session_begins_none(sessions):
     begin(sessions, b"abc")
     answer = [(b"X-Amzn-SageMaker-Session-Id", b"other")]
-    assert sessions.answered("abc", "price", "Main", INSTANCE, answer) == b""
+    assert sessions.record_answer("abc", "price", "Main", INSTANCE, answer) == b""
     assert sessions.find("price", "other") is None
 
 
 def test_a_container_need_not_begin_one(sessions):
-    assert sessions.answered("NEW_SESSION", "price", "Main", INSTANCE, []) == b""
+    assert sessions.record_answer("NEW_SESSION", "price", "Main", INSTANCE, []) == b""
 
 
 @pytest.fixture
@@ -239,6 +239,6 @@ async def test_a_fault_of_ours_in_an_answer_is_not_only_the_containers(
     def fail(*_):
         raise RuntimeError("Broken on purpose.")
 
-    monkeypatch.setattr(house.gateway._invoker.sessions, "answered", fail)
+    monkeypatch.setattr(house.gateway._context.sessions, "record_answer", fail)
     assert (await house.invoke(**within("NEW_SESSION"))).status == 424
     assert "Broken on purpose." in caplog.text

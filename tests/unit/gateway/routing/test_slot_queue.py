@@ -1,4 +1,4 @@
-"""The line before a variant: who goes next, and that everybody does."""
+"""The slot queue of a variant: who goes next, and that everybody does."""
 
 import asyncio
 import itertools
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sagehen.gateway.routing.inflight import make_board, open_board
-from sagehen.gateway.routing.slot_queue import MOST_PASSED, SlotQueue
+from sagehen.gateway.routing.inflight import create_inflight_table, open_inflight_table
+from sagehen.gateway.routing.slot_queue import MAX_OVERTAKEN, SlotQueue
 
 
 @dataclass(eq=False)
@@ -36,24 +36,24 @@ class Waiter:
     avoids: Place | None = None
     waiting_since: float = 1.0
 
-    def may_go_to(self, place: Place) -> bool:
+    def can_use(self, place: Place) -> bool:
         return place is not self.avoids
 
     def prefers(self, place: Place) -> bool:
         return self.home in (None, place)
 
-    def slot_free(self) -> None:
-        usable = [one for one in self.house.places if one.is_free and self.may_go_to(one)]
+    def slot_available(self) -> None:
+        usable = [one for one in self.house.places if one.is_free and self.can_use(one)]
         (self.home if self.home in usable else usable[0]).is_free = False
         self.house.served.append((self.at, self.number))
 
-    def line_ends(self) -> None:
+    def no_usable_instance(self) -> None:
         self.house.turned_away.append(self.number)
 
 
 @dataclass
 class Lines:
-    """The lines of several gateways before the same instances."""
+    """The slot queues of several gateways before the same instances."""
 
     path: Path
     places: list[Place]
@@ -62,14 +62,16 @@ class Lines:
     turned_away: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        make_board(self.path, self.gateways)
-        self.lines = [SlotQueue(open_board(self.path, row)) for row in range(self.gateways)]
+        create_inflight_table(self.path, self.gateways)
+        self.lines = [
+            SlotQueue(open_inflight_table(self.path, row)) for row in range(self.gateways)
+        ]
         for line in self.lines:
-            line.follow(Variant(self.places))
+            line.update(Variant(self.places))
 
     def join(self, number: int, at: int = 0, **more) -> Waiter:
         one = Waiter(number, self, at, **more)
-        self.lines[at].join(one)
+        self.lines[at].add(one)
         return one
 
     async def free(self, place: int = 0) -> None:
@@ -105,7 +107,7 @@ def test_first_come_first_served(happened):
             if what == "join":
                 waiting.append(lines.join(number))
             elif what == "leave" and waiting:
-                lines.lines[0].leave(waiting.pop(len(waiting) // 2))
+                lines.lines[0].remove(waiting.pop(len(waiting) // 2))
             elif what == "free" and waiting:
                 expected.append(waiting.pop(0).number)
                 await lines.free()
@@ -119,7 +121,7 @@ def test_first_come_first_served(happened):
 async def test_who_had_a_slot_without_use_goes_before_the_others(make):
     lines = make()
     lines.join(1)
-    lines.lines[0].join(Waiter(2, lines), again=True)
+    lines.lines[0].add(Waiter(2, lines), at_front=True)
     await lines.free()
     assert lines.numbers == [2]
 
@@ -138,10 +140,10 @@ async def test_a_model_goes_to_its_holder_but_nobody_waits_for_ever(make):
     lines = make(places=2)
     here, there = lines.places
     lines.join(0, home=there)
-    for number in range(1, 2 * MOST_PASSED):
+    for number in range(1, 2 * MAX_OVERTAKEN):
         lines.join(number, home=here)
         await lines.free(0)
-    assert lines.numbers.index(0) == MOST_PASSED
+    assert lines.numbers.index(0) == MAX_OVERTAKEN
 
 
 async def test_without_a_holder_free_the_first_takes_what_there_is(make):
@@ -173,7 +175,7 @@ async def test_a_slot_that_another_gateway_frees_is_noticed(make, eventually):
 
 async def test_a_gateway_that_does_not_want_its_turn_holds_nobody_up(make, eventually):
     lines = make(gateways=2)
-    lines.lines[1]._board.wait_since(0, 5)
+    lines.lines[1]._inflight.publish_oldest_waiter(0, 5)
     lines.join(1)
     await lines.free()
     assert lines.numbers == []
@@ -183,11 +185,11 @@ async def test_a_gateway_that_does_not_want_its_turn_holds_nobody_up(make, event
 
 async def test_a_newcomer_goes_behind_those_at_other_gateways(make):
     lines = make(gateways=2)
-    assert not lines.lines[0].taken
+    assert not lines.lines[0].must_queue
     one = lines.join(1, at=1)
-    assert lines.lines[0].taken
-    lines.lines[1].leave(one)
-    assert not lines.lines[0].taken
+    assert lines.lines[0].must_queue
+    lines.lines[1].remove(one)
+    assert not lines.lines[0].must_queue
 
 
 async def test_no_gateway_starves_another(make, eventually):
@@ -210,7 +212,7 @@ async def test_who_can_go_nowhere_any_more_is_told(make):
     kept, _ = lines.places
     lines.join(1)
     lines.join(2, avoids=kept)
-    lines.lines[0].follow(Variant([kept]))
+    lines.lines[0].update(Variant([kept]))
     assert lines.turned_away == [2]
     assert lines.lines[0].length == 1
     await lines.free(lines.places.index(kept))
@@ -221,6 +223,6 @@ async def test_nobody_waits_for_a_variant_that_is_gone(make):
     lines = make(gateways=2)
     lines.join(1)
     lines.join(2)
-    lines.lines[0].end()
+    lines.lines[0].close()
     assert lines.turned_away == [1, 2]
-    assert not lines.lines[1].taken
+    assert not lines.lines[1].must_queue

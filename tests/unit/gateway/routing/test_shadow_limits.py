@@ -56,14 +56,14 @@ async def test_a_stream_that_has_begun_has_the_time_of_a_stream(
         await reader.read()
 
     def has_begun():
-        (copy,) = house.gateway._invoker.shadows._all.copies
+        (copy,) = house.gateway._context.shadows._all.copies
         return copy.deadline > house.clock.monotonic() + 60
 
     await shadowed(await house.raw(slow, house.home.run / "slow.sock"))
     await house.invoke(path=STREAM)
     await eventually(lambda: speaking.is_set() and has_begun())
     house.clock.advance(479)
-    house.gateway._invoker.shadows.expire()
+    house.gateway._context.shadows.expire()
     assert not is_idle()
     house.clock.advance(1)
     await eventually(is_idle)
@@ -147,7 +147,7 @@ async def test_copies_take_no_room_from_requests(house, shadowed, eventually, li
     for _ in range(4):
         await ours(house)
     await eventually(lambda: len(next_one.asked) == 4)
-    assert len(house.gateway._invoker.shadows._all.copies) == 4
+    assert len(house.gateway._context.shadows._all.copies) == 4
     assert limits_met() == {}
 
 

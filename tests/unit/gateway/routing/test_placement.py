@@ -34,7 +34,9 @@ class Held:
 
 def one_slot_each(*fakes, **more) -> VariantRoute:
     instances = tuple(
-        InstanceRoute(instance_id=f"i-{number}", address=fake.address, slots=1, board_column=number)
+        InstanceRoute(
+            instance_id=f"i-{number}", address=fake.address, slots=1, inflight_column=number
+        )
         for number, fake in enumerate(fakes)
     )
     return VariantRoute(name="AllTraffic", weight=1, instances=instances, **more)
@@ -168,12 +170,12 @@ async def test_another_gateways_requests_take_slots_too(house, eventually, queue
     fake = await house.fake(echo)
     house.route(one_slot_each(fake))
     await house.start()
-    other = house.board(row=1)
-    other.take(0)
+    other = house.inflight_table(row=1)
+    other.increment(0)
     waiting = asyncio.create_task(house.invoke())
     await eventually(lambda: queued() == 1)
     assert fake.asked == []
-    other.give(0)
+    other.decrement(0)
     assert (await waiting).status == 200
 
 

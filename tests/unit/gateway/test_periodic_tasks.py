@@ -5,7 +5,13 @@ from collections import Counter
 
 import pytest
 
-from sagehen.gateway.duties import BUSY_SECONDS, IDLE_SECONDS, STEP_SECONDS, Duties, Duty
+from sagehen.gateway.periodic_tasks import (
+    BUSY_SECONDS,
+    IDLE_SECONDS,
+    STEP_SECONDS,
+    PeriodicTask,
+    PeriodicTasks,
+)
 from support.clock import SteppedClock
 
 SLOW_SECONDS = 0.25
@@ -16,9 +22,12 @@ class World:
         self.clock = SteppedClock()
         self.busy = False
         self.done: Counter[str] = Counter()
-        self.duties = Duties(
+        self.tasks = PeriodicTasks(
             self.clock,
-            [Duty(STEP_SECONDS, self._do("fast")), Duty(SLOW_SECONDS, self._do("slow"))],
+            [
+                PeriodicTask(STEP_SECONDS, self._do("fast")),
+                PeriodicTask(SLOW_SECONDS, self._do("slow")),
+            ],
             lambda: self.busy,
         )
 
@@ -39,7 +48,7 @@ class World:
 @pytest.fixture
 async def world():
     world = World()
-    running = asyncio.create_task(world.duties.run())
+    running = asyncio.create_task(world.tasks.run())
     yield world
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
@@ -64,14 +73,14 @@ async def test_each_duty_has_its_pace_while_there_are_requests(world) -> None:
 
 async def test_a_request_ends_the_pause_at_once(world) -> None:
     await world.clock.sleeper(IDLE_SECONDS)
-    world.duties.stir()
+    world.tasks.wake()
     await world.clock.sleeper(STEP_SECONDS)
     assert world.done == {"fast": 1, "slow": 1}
 
 
 async def test_a_gateway_is_busy_for_a_while_after_its_last_request(world) -> None:
     await world.clock.sleeper(IDLE_SECONDS)
-    world.duties.stir()
+    world.tasks.wake()
     await world.steps(STEP_SECONDS, round(BUSY_SECONDS / STEP_SECONDS))
     await world.clock.sleeper(IDLE_SECONDS)
 
@@ -80,7 +89,7 @@ async def test_a_duty_that_fails_holds_up_no_other(world, caplog) -> None:
     def fail() -> None:
         raise ValueError("Not today.")
 
-    world.duties._duties.insert(0, Duty(STEP_SECONDS, fail))
+    world.tasks._tasks.insert(0, PeriodicTask(STEP_SECONDS, fail))
     await world.steps(IDLE_SECONDS, 2)
     await world.clock.sleeper(IDLE_SECONDS)
     assert world.done == {"fast": 2, "slow": 2}

@@ -299,13 +299,13 @@ async def test_an_instance_that_was_started_again_is_not_asked_for_what_it_had(
     await house.start()
     await invoke(house)
     house.route(life("second"))
-    await eventually(lambda: not house.gateway._invoker.models.holds("AllTraffic-0", HOUSTON))
+    await eventually(lambda: not house.gateway._context.models.holds("AllTraffic-0", HOUSTON))
     assert (await invoke(house)).status == 200
     assert (len(agent.loads), len(container.asked)) == (2, 2)
 
 
 async def test_where_a_model_is_other_gateways_and_newcomers_do_not_change(
-    house, agent, variant, echo
+    house, agent, variant, echo, eventually
 ):
     first, *more = [await house.fake(echo) for _ in range(6)]
     house.route(variant(first, multi_model=True))
@@ -314,7 +314,8 @@ async def test_where_a_model_is_other_gateways_and_newcomers_do_not_change(
     for model in models:
         await invoke(house, model)
     house.route(variant(first, *more, multi_model=True))
-    await asyncio.sleep(0.01)
+    routes = house.gateway._routes
+    await eventually(lambda: len(list(routes.instances())) == 1 + len(more))
     for model in models:
         await invoke(house, model)
     assert {instance for instance, _, _ in agent.loads} == {"AllTraffic-0"}
@@ -348,7 +349,9 @@ async def test_an_instance_that_left_is_forgotten(house, agent, variant, echo, e
     await eventually(lambda: one.lost == one.connections)
 
 
-async def test_a_target_model_is_needed_here_and_refused_elsewhere(house, variant, echo):
+async def test_a_target_model_is_needed_here_and_refused_elsewhere(
+    house, variant, echo, eventually
+):
     container = await house.fake(echo)
     house.route(variant(container, multi_model=True))
     await house.start()
@@ -357,7 +360,7 @@ async def test_a_target_model_is_needed_here_and_refused_elsewhere(house, varian
     assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ValidationError")
     assert got.json["Message"].startswith(f"Request {request_id} is missing a target model header")
     house.route(variant(container), endpoint="plain")
-    await asyncio.sleep(0.01)
+    await eventually(lambda: house.gateway._routes.get("plain"))
     got = await house.invoke(
         path="/endpoints/plain/invocations", X_Amzn_SageMaker_Target_Model=HOUSTON
     )

@@ -1,5 +1,5 @@
-"""Models on multi-model instances: loaded once for all waiters, and returned to the agent when
-unused."""
+"""Models on multi-model instances, leased from the agent: loaded once for all waiters, and returned
+when no request here needs them."""
 
 import asyncio
 import logging
@@ -11,55 +11,57 @@ from urllib.parse import quote
 import msgspec
 
 from sagehen.base.errors import Unavailable
-from sagehen.gateway.container.local_call import call
-from sagehen.gateway.container.pool import Pool
+from sagehen.http1.call import call
+from sagehen.http1.pool import Pool
 
-__all__ = ["Lent", "LoadFailure", "LoadedModels", "ModelHolder", "ModelWaiter", "Returns"]
+__all__ = ["LeaseReturns", "LeasedModel", "LoadFailure", "ModelLeases", "ModelWaiter"]
 
 log = logging.getLogger(__name__)
 
 
-class Lent(NamedTuple):
+class _Lease(NamedTuple):
     """A model to return to an agent."""
 
     model_name: str
     times: int
+    """leased, and to be returned"""
     keep: bool
 
 
-class Returns:
+class LeaseReturns:
     """Returns models to agents; those added during a call share the next call."""
 
-    def __init__(self, tell: Callable[[str, dict[str, int]], Awaitable[None]]) -> None:
-        self._tell = tell
+    def __init__(self, send: Callable[[str, dict[str, int]], Awaitable[None]]) -> None:
+        self._send = send
         self._counts: dict[str, dict[str, int]] = {}
-        self._telling: set[str] = set()
+        """times by model, by instance"""
+        self._sending: set[str] = set()
 
     def add(self, instance_id: str, model_name: str, times: int) -> bool:
-        """Returns whether the caller must call `tell`."""
+        """Returns whether the caller must call `send`."""
         counts = self._counts.setdefault(instance_id, {})
         counts[model_name] = counts.get(model_name, 0) + times
-        if instance_id in self._telling:
+        if instance_id in self._sending:
             return False
-        self._telling.add(instance_id)
+        self._sending.add(instance_id)
         return True
 
-    async def tell(self, instance_id: str) -> None:
+    async def send(self, instance_id: str) -> None:
         try:
             while counts := self._counts.pop(instance_id, None):
-                await self._tell(instance_id, counts)
+                await self._send(instance_id, counts)
         finally:
-            self._telling.discard(instance_id)
+            self._sending.discard(instance_id)
 
 
-MODELS_REMEMBERED = 100_000
-RETURN_SECONDS = 5.0
+MAX_KNOWN_MODELS = 100_000
+RETURN_TIMEOUT_SECONDS = 5.0
 ANSWER_SLACK_SECONDS = 5.0
-"""for the agent's answer, beyond the wait asked for"""
+"""for the agent's answer, beyond the wait that the request names"""
 
 
-class ModelHolder(msgspec.Struct, frozen=True):
-    """A model lent by the agent until no request here needs it.
+class LeasedModel(msgspec.Struct, frozen=True):
+    """The agent's answer: a model leased until no request here needs it.
 
     `model_name` is opaque, for `/models/{model_name}/invoke`.
     """
@@ -85,7 +87,7 @@ class _Failure(msgspec.Struct, frozen=True):
 class ModelWaiter(Protocol):
     """A request that waits for a model."""
 
-    def model_loaded(self, model: ModelHolder) -> None: ...
+    def model_loaded(self, model: LeasedModel) -> None: ...
 
     def model_failed(self, failure: LoadFailure) -> None: ...
 
@@ -94,10 +96,10 @@ _Key = tuple[str, str]
 """(instance, target model)"""
 
 
-class LoadedModels:
-    """Models known here; agents and containers know better.
+class ModelLeases:
+    """Models known here to be loaded; agents and containers may know of changes first.
 
-    Instances are identified by `RoutedInstance.holder`.
+    Instances are identified by `RoutedInstance.model_holder_id`.
     """
 
     def __init__(self, agent: Pool) -> None:
@@ -105,10 +107,10 @@ class LoadedModels:
         self._names: dict[_Key, str] = {}
         self._users: dict[_Key, int] = {}
         """requests placed on an instance"""
-        self._lent: dict[_Key, Lent] = {}
+        self._leases: dict[_Key, _Lease] = {}
         self._waiting: dict[_Key, list[ModelWaiter]] = {}
         self._used: dict[str, set[str]] = {}
-        self._returns = Returns(self._tell_returned)
+        self._returns = LeaseReturns(self._send_returns)
         self._runs: Mapping[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -119,12 +121,12 @@ class LoadedModels:
         return (instance_id, target_model) in self._names
 
     def begin(self, instance_id: str, target_model: str) -> None:
-        """A request was placed on the instance."""
+        """Counts a request that was placed on the instance: it keeps the lease."""
         key = (instance_id, target_model)
         self._users[key] = self._users.get(key, 0) + 1
 
     def end(self, instance_id: str, target_model: str) -> None:
-        """A request has left the instance."""
+        """Ends what `begin` began; the last request returns the lease."""
         key = (instance_id, target_model)
         name = self._names.get(key)
         if name is not None:
@@ -134,8 +136,8 @@ class LoadedModels:
             self._users[key] = users
         else:
             del self._users[key]
-            if key in self._lent:
-                self._give_back(key)
+            if key in self._leases:
+                self._return(key)
 
     def load(
         self,
@@ -145,7 +147,7 @@ class LoadedModels:
         wait_seconds: float,
         short_of_memory: bool = False,
     ) -> None:
-        """Loads a model once for all waiters.
+        """Has the agent load a model, once for all waiters.
 
         `short_of_memory`: the instance holds it but lacked memory to answer.
         """
@@ -155,9 +157,9 @@ class LoadedModels:
             waiting.append(waiter)
             return
         self._waiting[key] = [waiter]
-        self._spawn(self._ask(key, wait_seconds, short_of_memory))
+        self._spawn(self._load(key, wait_seconds, short_of_memory))
 
-    def leave(self, instance_id: str, target_model: str, waiter: ModelWaiter) -> None:
+    def cancel(self, instance_id: str, target_model: str, waiter: ModelWaiter) -> None:
         """Stops waiting; the loading goes on."""
         waiting = self._waiting.get((instance_id, target_model), [])
         if waiter in waiting:
@@ -168,13 +170,17 @@ class LoadedModels:
 
     def keep_only(self, runs: Mapping[str, str]) -> None:
         """Forgets instances that are gone or restarted; `runs`: run ids by instance."""
-        same = {one for one, run in runs.items() if self._runs.get(one, run) == run}
+        same = {
+            instance_id
+            for instance_id, run in runs.items()
+            if self._runs.get(instance_id, run) == run
+        }
         self._runs = runs
         self._names = {key: name for key, name in self._names.items() if key[0] in same}
-        self._lent = {key: lent for key, lent in self._lent.items() if key[0] in same}
-        self._used = {one: names for one, names in self._used.items() if one in same}
+        self._leases = {key: lease for key, lease in self._leases.items() if key[0] in same}
+        self._used = {key: names for key, names in self._used.items() if key in same}
 
-    async def tell_use(self, timeout_seconds: float) -> None:
+    async def report_use(self, timeout_seconds: float) -> None:
         """Tells agents which models were used, so that they unload others."""
         for key in self._users:
             if (name := self._names.get(key)) is not None:
@@ -184,7 +190,7 @@ class LoadedModels:
             try:
                 await self._touch(instance_id, {"model_names": sorted(names)}, timeout_seconds)
             except Unavailable as error:
-                log.debug("The agent was not told which models are in use: %s", error)
+                log.debug("The use of models could not be reported to the agent: %s", error)
                 return
 
     async def stop(self) -> None:
@@ -197,59 +203,59 @@ class LoadedModels:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _ask(self, key: _Key, wait_seconds: float, short_of_memory: bool) -> None:
+    async def _load(self, key: _Key, wait_seconds: float, short_of_memory: bool) -> None:
         instance_id, target_model = key
         path = f"/instances/{quote(instance_id)}/models"
-        wanted = {
+        request = {
             "target_model": target_model,
             "wait_seconds": wait_seconds,
             "short_of_memory": short_of_memory,
         }
-        body = msgspec.json.encode(wanted)
-        outcome: ModelHolder | LoadFailure
+        body = msgspec.json.encode(request)
+        outcome: LeasedModel | LoadFailure
         try:
-            status, answer = await call(
+            answer = await call(
                 self._agent, "POST", path, body, wait_seconds + ANSWER_SLACK_SECONDS
             )
-            outcome = _outcome(status, answer)
+            outcome = _outcome(answer.status, answer.body)
         except (Unavailable, msgspec.DecodeError) as error:
             outcome = LoadFailure(503, f"The agent of the instance does not answer: {error}")
-        self._tell(key, outcome)
+        self._finish(key, outcome)
 
-    def _tell(self, key: _Key, outcome: ModelHolder | LoadFailure) -> None:
+    def _finish(self, key: _Key, outcome: LeasedModel | LoadFailure) -> None:
         waiting = self._waiting.pop(key)
         if isinstance(outcome, LoadFailure):
             for waiter in waiting:
                 waiter.model_failed(outcome)
             return
-        if len(self._names) >= MODELS_REMEMBERED:
+        if len(self._names) >= MAX_KNOWN_MODELS:
             del self._names[next(iter(self._names))]
         self._names[key] = outcome.model_name
-        lent = self._lent.get(key)
-        times = 1 if lent is None else lent.times + 1
-        self._lent[key] = Lent(outcome.model_name, times, outcome.keep)
+        lease = self._leases.get(key)
+        times = 1 if lease is None else lease.times + 1
+        self._leases[key] = _Lease(outcome.model_name, times, outcome.keep)
         for waiter in waiting:
             waiter.model_loaded(outcome)
-        if key not in self._users and key in self._lent:
-            self._give_back(key)  # all waiters have left
+        if key not in self._users and key in self._leases:
+            self._return(key)  # all waiters have left
 
-    def _give_back(self, key: _Key) -> None:
-        lent = self._lent.pop(key)
-        if not lent.keep:
+    def _return(self, key: _Key) -> None:
+        lease = self._leases.pop(key)
+        if not lease.keep:
             self._names.pop(key, None)
-        if self._returns.add(key[0], lent.model_name, lent.times):
-            self._spawn(self._returns.tell(key[0]))
+        if self._returns.add(key[0], lease.model_name, lease.times):
+            self._spawn(self._returns.send(key[0]))
 
-    async def _tell_returned(self, instance_id: str, counts: dict[str, int]) -> None:
+    async def _send_returns(self, instance_id: str, counts: dict[str, int]) -> None:
         try:
-            await self._touch(instance_id, {"given_back": counts}, RETURN_SECONDS)
+            await self._touch(instance_id, {"given_back": counts}, RETURN_TIMEOUT_SECONDS)
         except Unavailable as error:
             # The agent notices by itself, as the models are not reported used.
-            log.debug("The agent was not given back models: %s", error)
+            log.debug("Models could not be returned to the agent: %s", error)
 
-    async def _touch(self, instance_id: str, said: object, timeout_seconds: float) -> None:
+    async def _touch(self, instance_id: str, report: object, timeout_seconds: float) -> None:
         path = f"/instances/{quote(instance_id)}/models/touch"
-        await call(self._agent, "POST", path, msgspec.json.encode(said), timeout_seconds)
+        await call(self._agent, "POST", path, msgspec.json.encode(report), timeout_seconds)
 
     def _note_use(self, instance_id: str, name: str) -> None:
         used = self._used.get(instance_id)
@@ -258,7 +264,7 @@ class LoadedModels:
         used.add(name)
 
 
-def _outcome(status: int, answer: bytes) -> ModelHolder | LoadFailure:
+def _outcome(status: int, answer: bytes) -> LeasedModel | LoadFailure:
     if status == 200:
-        return msgspec.json.decode(answer, type=ModelHolder)
+        return msgspec.json.decode(answer, type=LeasedModel)
     return LoadFailure(status, msgspec.json.decode(answer, type=_Failure).message)

@@ -1,14 +1,18 @@
-"""The line that each invocation leaves, where it is asked for."""
+"""What an invocation is counted as, and the line that it leaves in the access log."""
 
 import asyncio
 import re
 import threading
 
+import msgspec
+import pytest
+
 from sagehen.base.clock import SYSTEM
 from sagehen.gateway.client.limits import Limit, no_hits
-from sagehen.gateway.metrics.request_metrics import MOST_WAITING, AccessLog, EndedRequest
+from sagehen.gateway.metrics.request_metrics import MAX_WAITING_LINES, AccessLog, AccessLogEntry
+from sagehen.http1.exchange import Exchange
 
-ENDED = EndedRequest(b"id", "price", "a", "a-0", 200, 3, 5, 120, 30)
+ENDED = AccessLogEntry(b"id", "price", "a", "a-0", 200, 3, 5, 120, 30)
 
 
 def fields(line):
@@ -136,16 +140,71 @@ async def test_what_cannot_be_written_in_time_is_dropped_and_told(eventually):
 
     hits = no_hits()
     access_log = AccessLog(write, SYSTEM, hits)
-    access_log.note(ENDED)
+    access_log.add(ENDED)
     stuck = asyncio.create_task(access_log.flush())
     await eventually(lambda: not access_log._waiting)
-    for _ in range(MOST_WAITING + 7):
-        access_log.note(ENDED)
+    for _ in range(MAX_WAITING_LINES + 7):
+        access_log.add(ENDED)
         await access_log.flush() if access_log._dropped == 1 else None
     go_on.set()
     await stuck
     await access_log.flush()
     lines = "".join(written).splitlines()
-    assert len(lines) == 1 + MOST_WAITING + 1
+    assert len(lines) == 1 + MAX_WAITING_LINES + 1
     assert lines[-1].endswith("dropped=7")
     assert hits[Limit.ACCESS_LOG] == 7
+
+
+async def test_the_log_has_the_same_durations_as_the_metrics(house, variant, monkeypatch):
+    def answer(asked):
+        house.clock.advance(0.25)
+        return 200, {}, b"12345"
+
+    def answer_slowly(exchange, *answer):
+        house.clock.advance(0.5)
+        give(exchange, *answer)
+
+    give = Exchange.answer
+    monkeypatch.setattr(Exchange, "answer", answer_slowly)
+    house.route(variant(await house.fake(answer)))
+    await house.start(access_log=True)
+    await house.invoke(b"1,2")
+    (counted,) = msgspec.json.decode(house.gateway._counters.report())["variants"]
+    (line,) = await lines_of(house)
+    logged = fields(line)
+    assert (counted["ModelLatency"]["sum"], counted["OverheadLatency"]["sum"]) == (250_000, 0)
+    assert (logged["model_us"], logged["overhead_us"]) == ("250000", "0")
+
+
+async def test_a_wait_after_a_miss_is_no_time_of_the_model(house, failed_load_after_miss):
+    """The container answers 404 after 250 ms; the agent fails to load the model after 2 s."""
+    (counted,) = msgspec.json.decode(house.gateway._counters.report())["variants"]
+    (line,) = await lines_of(house)
+    logged = fields(line)
+    assert (counted["ModelLatency"]["sum"], counted["OverheadLatency"]["sum"]) == (
+        250_000,
+        2_000_000,
+    )
+    assert (logged["model_us"], logged["overhead_us"]) == ("250000", "2000000")
+
+
+@pytest.fixture
+async def failed_load_after_miss(house, variant):
+    def miss(asked):
+        house.clock.advance(0.25)
+        return 404, {}, b""
+
+    def load(asked):
+        if asked.path.endswith("/touch"):
+            return 204, {}, b""
+        loads.append(asked)
+        if len(loads) == 1:
+            return 200, {}, b'{"model_name": "m"}'
+        house.clock.advance(2)
+        return 424, {}, b'{"message": "broken"}'
+
+    loads: list[object] = []
+    await house.agent(load)
+    house.route(variant(await house.fake(miss), multi_model=True))
+    await house.start(access_log=True)
+    await house.invoke(X_Amzn_SageMaker_Target_Model="a.tar.gz")
