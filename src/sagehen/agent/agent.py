@@ -1,6 +1,7 @@
 """The agent: starts, watches and stops this node's instances."""
 
 import asyncio
+import contextlib
 import logging
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.artifacts.fetch import StoredObject
 from sagehen.agent.changes import Changes
-from sagehen.agent.instances.container_plan import ContainerPlace
+from sagehen.agent.instances.container_plan import ContainerPaths
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
 from sagehen.agent.jobs.context import JobContext
@@ -52,24 +53,24 @@ class StoredModelData:
         # One call for a small object: a thread call costs more than the reading.
         opened, chunks, chunk = await asyncio.to_thread(self._begin, location, etag)
         try:
-            left = opened.info.size
+            remaining = opened.info.size
             while chunk:
-                left -= len(chunk)
+                remaining -= len(chunk)
                 yield chunk
-                chunk = await asyncio.to_thread(next, chunks, b"") if left > 0 else b""
+                chunk = await asyncio.to_thread(next, chunks, b"") if remaining > 0 else b""
         finally:
             opened.close()
 
     def _begin(self, location: Location, etag: str) -> tuple[OpenObject, Iterator[bytes], bytes]:
         opened = self._objects.open(location.bucket, location.key)
-        try:
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(opened.close)
             if opened.info.etag != etag:
                 raise Unavailable(f"{location.url} was overwritten while it was fetched.")
             chunks = iter(opened.chunks())
-            return opened, chunks, next(chunks, b"")
-        except BaseException:
-            opened.close()
-            raise
+            first = next(chunks, b"")
+            on_failure.pop_all()
+        return opened, chunks, first
 
     async def list(self, location: Location) -> AsyncIterator[StoredObject]:
         after, more = "", True
@@ -87,7 +88,7 @@ def _describe(info: ObjectInfo) -> StoredObject:
 
 THREADS = 32
 """for disk, object store, /proc"""
-LONGEST_SOCKET_PATH_BYTES = 107
+MAX_SOCKET_PATH_BYTES = 107
 
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
@@ -108,8 +109,8 @@ class Agent:
         artifacts = ArtifactCache(
             home.artifacts,
             StoredModelData(objects),
-            most_artifact_bytes=settings.max_artifact_bytes,
-            most_unused_bytes=settings.artifact_cache_bytes,
+            max_artifact_bytes=settings.max_artifact_bytes,
+            max_unused_bytes=settings.artifact_cache_bytes,
             clock=clock,
         )
         self._node = Node(
@@ -176,7 +177,7 @@ class Agent:
         instance = Instance(spec, self._node, self._changes.announce)
         self._instances[spec.instance_id] = instance
         running = frozenset(self._instances)
-        instance.start(after=old)
+        instance.start(predecessor=old)
         self._changes.announce()
         await asyncio.to_thread(prune_logs, self._node.home.logs, running)
 
@@ -202,16 +203,16 @@ class Agent:
         self,
         instance_id: str,
         names: Iterable[str],
-        given_back: Mapping[str, int],
+        released: Mapping[str, int],
         hostname: str | None = None,
     ) -> None:
         """Raises NotFound."""
-        self._find(instance_id).touch_models(names, given_back, hostname)
+        self._find(instance_id).touch_models(names, released, hostname)
 
     async def samples(self) -> list[Sample]:
         instances = list(self._instances.values())
-        found = await asyncio.gather(*(instance.samples() for instance in instances))
-        return [sample for samples in found for sample in samples]
+        by_instance = await asyncio.gather(*(instance.samples() for instance in instances))
+        return [sample for samples in by_instance for sample in samples]
 
     async def _remove(self, instance: Instance) -> None:
         await instance.stop()
@@ -239,6 +240,6 @@ def _check(spec: InstanceSpec, home: Home) -> None:
             raise Invalid(f"{name[:100]!r} cannot be a name: letters, digits and hyphens only.")
     if not hostnames or len(set(hostnames)) != len(hostnames):
         raise Invalid("An instance needs containers with hostnames of their own.")
-    socket = bytes(ContainerPlace(home, spec, len(hostnames)).socket)
-    if len(socket) > LONGEST_SOCKET_PATH_BYTES:
+    socket = bytes(ContainerPaths(home, spec, len(hostnames)).socket)
+    if len(socket) > MAX_SOCKET_PATH_BYTES:
         raise Invalid(f"The id {spec.instance_id} is too long for a socket in {home.run}.")

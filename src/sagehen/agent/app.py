@@ -1,6 +1,5 @@
 """The agent's HTTP API, for control and the gateways of this machine."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -15,11 +14,10 @@ from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
 from sagehen.agent.jobs.jobs import JobAttempts
 from sagehen.agent.messages import (
     ErrorMessage,
-    InterruptedJobs,
-    InterruptRequest,
     LoadRequest,
     TouchRequest,
 )
+from sagehen.base.concurrency import first_of
 from sagehen.base.errors import (
     ArtifactError,
     ArtifactMissing,
@@ -35,7 +33,7 @@ from sagehen.frame.job_specs import JobSpec, StopRequest
 
 __all__ = ["answer_json", "answer_list", "create_app", "job_routes", "read_body"]
 
-MOST_BODY_BYTES = 2**20
+MAX_BODY_BYTES = 2**20
 
 _T = TypeVar("_T")
 
@@ -45,12 +43,12 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
     body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > MOST_BODY_BYTES:
-            raise Invalid(f"The body is larger than {MOST_BODY_BYTES} bytes.")
+        if len(body) > MAX_BODY_BYTES:
+            raise Invalid(f"The body is larger than {MAX_BODY_BYTES} bytes.")
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.MsgspecError as error:
-        raise Invalid(f"The body is not what is expected: {error}") from error
+        raise Invalid(f"The body is not valid: {error}") from error
 
 
 def answer_json(value: object, status: int = 200) -> Response:
@@ -59,13 +57,13 @@ def answer_json(value: object, status: int = 200) -> Response:
 
 async def answer_list(
     request: Request,
-    list_now: Callable[[], object],
+    list_all: Callable[[], object],
     wait: Callable[[int, float], Coroutine[Any, Any, object]],
 ) -> Response:
     """Answers a list; with `since`, after a long poll of `wait_seconds`."""
     since = request.query_params.get("since")
     if since is None:
-        return answer_json(list_now())
+        return answer_json(list_all())
     try:
         seconds = float(request.query_params.get("wait_seconds", "0"))
         version = int(since)
@@ -76,14 +74,8 @@ async def answer_list(
 
 async def _unless_disconnected(request: Request, wait: Coroutine[Any, Any, object]) -> Response:
     """A stopping server waits for its handlers: cancel those of disconnected clients."""
-    answering = asyncio.create_task(wait)
-    watching = asyncio.create_task(_disconnected(request))
-    try:
-        await asyncio.wait({answering, watching}, return_when=asyncio.FIRST_COMPLETED)
-        return answer_json(answering.result()) if answering.done() else Response(status_code=204)
-    finally:
-        answering.cancel()
-        watching.cancel()
+    answer, _ = await first_of(wait, _disconnected(request))
+    return Response(status_code=204) if answer is None else answer_json(answer.result())
 
 
 async def _disconnected(request: Request) -> None:
@@ -96,7 +88,6 @@ def job_routes(jobs: JobAttempts) -> list[Route]:
     return [
         Route("/jobs", routes.list, methods=["GET"]),
         Route("/jobs/metrics", routes.metrics, methods=["GET"]),
-        Route("/jobs/interrupt", routes.interrupt, methods=["POST"]),
         Route("/jobs/{id}", routes.put, methods=["PUT"]),
         Route("/jobs/{id}", routes.delete, methods=["DELETE"]),
         Route("/jobs/{id}/stop", routes.stop, methods=["POST"]),
@@ -113,10 +104,6 @@ class _JobRoutes:
     async def metrics(self, request: Request) -> Response:
         return answer_json(await self._jobs.samples())
 
-    async def interrupt(self, request: Request) -> Response:
-        wanted = await read_body(request, InterruptRequest)
-        return answer_json(InterruptedJobs(attempt_ids=self._jobs.interrupt(wanted.jobs)), 202)
-
     async def put(self, request: Request) -> Response:
         spec = await read_body(request, JobSpec)
         if spec.attempt_id != request.path_params["id"]:
@@ -125,8 +112,8 @@ class _JobRoutes:
         return Response(status_code=202)
 
     async def stop(self, request: Request) -> Response:
-        wanted = await read_body(request, StopRequest)
-        self._jobs.stop(request.path_params["id"], wanted)
+        stop = await read_body(request, StopRequest)
+        self._jobs.stop(request.path_params["id"], stop)
         return Response(status_code=202)
 
     async def delete(self, request: Request) -> Response:
@@ -181,23 +168,23 @@ class _Routes:
         return Response(status_code=202)
 
     async def load_model(self, request: Request) -> Response:
-        wanted = await read_body(request, LoadRequest)
-        place = request.path_params
+        load = await read_body(request, LoadRequest)
+        ids = request.path_params
         return answer_json(
             await self._agent.load_model(
-                place["id"],
-                wanted.target_model,
-                wanted.wait_seconds,
-                place.get("hostname"),
-                wanted.short_of_memory,
+                ids["id"],
+                load.target_model,
+                load.wait_seconds,
+                ids.get("hostname"),
+                load.short_of_memory,
             )
         )
 
     async def touch_models(self, request: Request) -> Response:
-        touched = await read_body(request, TouchRequest)
-        place = request.path_params
+        touch = await read_body(request, TouchRequest)
+        ids = request.path_params
         self._agent.touch_models(
-            place["id"], touched.model_names, touched.given_back, place.get("hostname")
+            ids["id"], touch.model_names, touch.given_back, ids.get("hostname")
         )
         return Response(status_code=204)
 

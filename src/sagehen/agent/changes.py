@@ -6,8 +6,8 @@ from sagehen.base.clock import Clock
 
 __all__ = ["Changes"]
 
-LONGEST_WAIT_SECONDS = 60.0
-SOON_SECONDS = 0.05
+MAX_WAIT_SECONDS = 60.0
+COALESCE_SECONDS = 0.05
 
 
 class Changes:
@@ -18,23 +18,23 @@ class Changes:
         self.version = int(clock.now() * 1000)
         self._changed = asyncio.Event()
         self._closed = False
-        self._due: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def announce(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.version += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def announce_soon(self) -> None:
-        """Announces with the next change, or after SOON_SECONDS.
+        """Announces with the next change, or after COALESCE_SECONDS.
 
         Each announcement makes every reader work; a short job would cause seven.
         """
-        if self._due is None and not self._closed:
-            self._due = asyncio.get_running_loop().call_later(SOON_SECONDS, self.announce)
+        if self._timer is None and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(COALESCE_SECONDS, self.announce)
 
     def close(self) -> None:
         """Later waits return at once."""
@@ -47,6 +47,6 @@ class Changes:
             return
         changed = asyncio.create_task(self._changed.wait())
         try:
-            await asyncio.wait({changed}, timeout=min(max(seconds, 0), LONGEST_WAIT_SECONDS))
+            await asyncio.wait({changed}, timeout=min(max(seconds, 0), MAX_WAIT_SECONDS))
         finally:
             changed.cancel()

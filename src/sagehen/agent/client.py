@@ -6,12 +6,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from sagehen.agent.http import LocalAnswer, exchange
 from sagehen.agent.messages import (
     ErrorMessage,
     InstanceList,
-    InterruptedJobs,
-    InterruptRequest,
     JobSample,
     LoadedModel,
     LoadRequest,
@@ -20,6 +17,7 @@ from sagehen.agent.messages import (
 from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
 from sagehen.frame.container_specs import InstanceSpec
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
+from sagehen.http1.call import LocalAnswer, call_once
 
 __all__ = ["AgentClient"]
 
@@ -36,20 +34,22 @@ class AgentClient:
         self._address = f"unix:{socket}"
 
     async def instances(self, since: int | None = None, wait_seconds: float = 0) -> InstanceList:
-        """With `since`, answers once the version differs, or after `wait_seconds`."""
+        """Lists instances; with `since`, once the version differs, or after `wait_seconds`."""
         path = "/instances" + _query(since, wait_seconds)
-        return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), InstanceList)
+        return self._decode(
+            await self._request("GET", path, wait_seconds=wait_seconds), InstanceList
+        )
 
     async def put_instance(self, spec: InstanceSpec) -> None:
         """Runs an instance, also again if it is FAILED. Raises Invalid."""
         path = f"/instances/{quote(spec.instance_id, safe='')}"
-        self._check(await self._ask("PUT", path, msgspec.json.encode(spec)))
+        self._check(await self._request("PUT", path, msgspec.json.encode(spec)))
 
     async def delete_instance(self, instance_id: str) -> None:
         """The instance leaves `instances` once stopped."""
-        answer = await self._ask("DELETE", f"/instances/{quote(instance_id, safe='')}")
-        if answer.status != 404:
-            self._check(answer)
+        response = await self._request("DELETE", f"/instances/{quote(instance_id, safe='')}")
+        if response.status != 404:
+            self._check(response)
 
     async def load_model(
         self, instance_id: str, target_model: str, wait_seconds: float = 60
@@ -65,66 +65,61 @@ class AgentClient:
             LoadRequest(target_model=target_model, wait_seconds=wait_seconds)
         )
         path = f"/instances/{quote(instance_id, safe='')}/models"
-        answer = await self._ask("POST", path, body, wait_seconds=wait_seconds)
-        return self._decode(answer, LoadedModel)
+        response = await self._request("POST", path, body, wait_seconds=wait_seconds)
+        return self._decode(response, LoadedModel)
 
     async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList:
         """Lists attempts, also ended ones until deleted; polls like `instances`."""
         path = "/jobs" + _query(since, wait_seconds)
-        return self._decode(await self._ask("GET", path, wait_seconds=wait_seconds), JobList)
+        return self._decode(await self._request("GET", path, wait_seconds=wait_seconds), JobList)
 
     async def put_job(self, spec: JobSpec) -> None:
         """Runs an attempt unless its id is known. Raises Invalid."""
-        self._check(await self._ask("PUT", _job_path(spec.attempt_id), msgspec.json.encode(spec)))
+        self._check(
+            await self._request("PUT", _job_path(spec.attempt_id), msgspec.json.encode(spec))
+        )
 
     async def stop_job(self, attempt_id: str, request: StopRequest | None = None) -> None:
         """Ends an attempt unless it has ended. Raises NotFound."""
         body = msgspec.json.encode(request or StopRequest())
-        self._check(await self._ask("POST", f"{_job_path(attempt_id)}/stop", body))
+        self._check(await self._request("POST", f"{_job_path(attempt_id)}/stop", body))
 
     async def delete_job(self, attempt_id: str) -> None:
         """Kills a running attempt; it leaves `jobs` afterwards."""
-        answer = await self._ask("DELETE", _job_path(attempt_id))
-        if answer.status != 404:
-            self._check(answer)
+        response = await self._request("DELETE", _job_path(attempt_id))
+        if response.status != 404:
+            self._check(response)
 
     async def job_samples(self) -> list[JobSample]:
-        return self._decode(await self._ask("GET", "/jobs/metrics"), list[JobSample])
-
-    async def interrupt_jobs(self, jobs: int | None = None) -> tuple[str, ...]:
-        """Interrupts `jobs` attempts, or all; returns their ids. The latest lose least and are
-        first."""
-        body = msgspec.json.encode(InterruptRequest(jobs=jobs))
-        answer = await self._ask("POST", "/jobs/interrupt", body)
-        return self._decode(answer, InterruptedJobs).attempt_ids
+        return self._decode(await self._request("GET", "/jobs/metrics"), list[JobSample])
 
     async def metrics(self) -> list[Sample]:
-        return self._decode(await self._ask("GET", "/metrics"), list[Sample])
+        return self._decode(await self._request("GET", "/metrics"), list[Sample])
 
     async def check_health(self) -> None:
-        self._check(await self._ask("GET", "/health"))
+        self._check(await self._request("GET", "/health"))
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, body: bytes = b"", *, wait_seconds: float = 0
     ) -> LocalAnswer:
         timeout = TIMEOUT_SECONDS + wait_seconds
-        return await exchange(self._address, method, path, body, timeout_seconds=timeout)
+        return await call_once(self._address, method, path, body, timeout_seconds=timeout)
 
-    def _decode(self, answer: LocalAnswer, kind: type[_T]) -> _T:
-        self._check(answer)
+    def _decode(self, response: LocalAnswer, kind: type[_T]) -> _T:
+        self._check(response)
         try:
-            return msgspec.json.decode(answer.body, type=kind)
+            return msgspec.json.decode(response.body, type=kind)
         except msgspec.MsgspecError as error:
-            raise Unavailable(f"The agent's answer makes no sense: {error}") from error
+            raise Unavailable(f"The agent's response is not valid: {error}") from error
 
-    def _check(self, answer: LocalAnswer) -> None:
-        if answer.status < 300:
+    def _check(self, response: LocalAnswer) -> None:
+        if response.status < 300:
             return
         try:
-            message = msgspec.json.decode(answer.body, type=ErrorMessage).message
+            message = msgspec.json.decode(response.body, type=ErrorMessage).message
         except msgspec.MsgspecError:
-            message = answer.text
-        raise _ERRORS.get(answer.status, Unavailable)(message or f"HTTP {answer.status}")
+            message = response.text
+        raise _ERRORS.get(response.status, Unavailable)(message or f"HTTP {response.status}")
 
 
 def _query(since: int | None, wait_seconds: float) -> str:

@@ -7,8 +7,6 @@ from sagehen.frame.container_specs import InstanceReport
 __all__ = [
     "ErrorMessage",
     "InstanceList",
-    "InterruptRequest",
-    "InterruptedJobs",
     "JobSample",
     "LoadRequest",
     "LoadedModel",
@@ -33,7 +31,8 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model to be called at `/models/{model_name}/invoke`.
 
-    It is lent: it stays loaded until a TouchRequest gives it back, or unused for a while.
+    The caller has a lease: the model stays loaded until a TouchRequest releases it, or until the
+    model has not been used for a while.
     """
 
     model_name: str
@@ -41,15 +40,15 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     """it was loaded already"""
     wait_microseconds: int
     keep: bool = True
-    """False if unloaded when given back: ask each time"""
+    """False if the model is unloaded when its lease is released: request it each time"""
 
 
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Models used, and loans that ended, since the last request."""
+    """Models used and leases released since the last request."""
 
     model_names: tuple[str, ...] = ()
     given_back: dict[str, int] = {}
-    """ended loans by model"""
+    """numbers of released leases by model"""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,17 +60,6 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     value: float
     limit: str | None = None
-
-
-class InterruptRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A request to free capacity."""
-
-    jobs: int | None = None
-    """None: all"""
-
-
-class InterruptedJobs(msgspec.Struct, frozen=True, kw_only=True):
-    attempt_ids: tuple[str, ...]
 
 
 class JobSample(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,6 @@ import pytest
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
 from sagehen.agent.client import AgentClient
-from sagehen.agent.http import LocalAnswer, exchange
 from sagehen.agent.messages import LoadedModel, LoadRequest, TouchRequest
 from sagehen.agent.node import Pace
 from sagehen.base.clock import SYSTEM
@@ -18,6 +17,7 @@ from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
 from sagehen.base.settings import Settings
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
+from sagehen.http1.call import LocalAnswer, call_once
 from sagehen.services.s3.storage import ObjectStore
 from support.agents import served
 
@@ -54,7 +54,7 @@ async def wait_for(
 
 async def ask(home: Home, method: str, path: str, body: Any = None) -> LocalAnswer:
     data = msgspec.json.encode(body) if body is not None else b""
-    return await exchange(f"unix:{home.agent_socket}", method, path, data, timeout_seconds=30)
+    return await call_once(f"unix:{home.agent_socket}", method, path, data, timeout_seconds=30)
 
 
 async def test_an_instance_comes_and_goes(client: AgentClient, make_spec: MakeSpec) -> None:
@@ -140,7 +140,7 @@ async def test_a_restarted_container_begins_without_models(
     assert (await client.load_model("i-1", "a")).hit is False
     assert report is not None
     with pytest.raises(Unavailable):
-        await exchange(str(report.address), "POST", "/crash", timeout_seconds=60)
+        await call_once(str(report.address), "POST", "/crash", timeout_seconds=60)
     await wait_for(client, InstanceState.STARTING)
     await wait_for(client, InstanceState.IN_SERVICE)
     assert (await client.load_model("i-1", "a")).hit is False
@@ -229,7 +229,7 @@ async def test_malformed_requests_are_400(
     client: AgentClient, home: Home, method: str, path: str, body: bytes
 ) -> None:
     address = f"unix:{home.agent_socket}"
-    answer = await exchange(address, method, path, body, timeout_seconds=60)
+    answer = await call_once(address, method, path, body, timeout_seconds=60)
     assert answer.status == 400
 
 

@@ -26,7 +26,7 @@ async def test_what_is_announced_is_told_at_once() -> None:
 
 
 async def test_what_nobody_waits_for_is_told_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SOON_SECONDS", 0.001)
+    monkeypatch.setattr(module, "COALESCE_SECONDS", 0.001)
     changes = Changes(HandClock())
     task = await waiting(changes)
     version = changes.version
@@ -38,7 +38,7 @@ async def test_what_nobody_waits_for_is_told_together(monkeypatch: pytest.Monkey
 
 
 async def test_and_with_what_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SOON_SECONDS", 0.001)
+    monkeypatch.setattr(module, "COALESCE_SECONDS", 0.001)
     changes = Changes(HandClock())
     version = changes.version
     changes.announce_soon()

@@ -8,12 +8,13 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from sagehen.agent.artifacts.fetch import ModelData, ModelDataReader, StoredObject, fetch
-from sagehen.agent.artifacts.folders import is_disk_full, reason_of, remove_tree
+from sagehen.agent.artifacts.folders import error_text, is_disk_full, remove_tree
 from sagehen.base.clock import Clock
 from sagehen.base.errors import (
     ArtifactError,
@@ -28,12 +29,12 @@ __all__ = ["Artifact", "ArtifactCache"]
 
 log = logging.getLogger(__name__)
 
-MOST_REMEMBERED_REJECTIONS = 256
-LONGEST_FETCH_SECONDS = 3600.0
+MAX_REMEMBERED_REJECTIONS = 256
+MAX_FETCH_SECONDS = 3600.0
 ATTEMPTS = 3
 CONTENT = "model"
 SIZE = "size"
-PLACE_BYTES = 16 * 1024
+FOLDER_BYTES = 16 * 1024
 """disk use besides files: folders, partial blocks"""
 
 _NAME = re.compile(r"[0-9a-f]{40}")
@@ -51,14 +52,14 @@ class Artifact:
 
     @property
     def disk_bytes(self) -> int:
-        return self.size_bytes + PLACE_BYTES
+        return self.size_bytes + FOLDER_BYTES
 
 
 class ArtifactCache:
     """The artifacts of one node, at `<folder>/<name>/model`.
 
     The name is a digest of address and ETag. The last used of the unused ones stay, up to
-    `most_unused_bytes`.
+    `max_unused_bytes`.
     """
 
     def __init__(
@@ -66,17 +67,17 @@ class ArtifactCache:
         folder: Path,
         reader: ModelDataReader,
         *,
-        most_artifact_bytes: int,
-        most_unused_bytes: int,
+        max_artifact_bytes: int,
+        max_unused_bytes: int,
         clock: Clock,
     ) -> None:
         self._folder = folder
         self._reader = reader
-        self._most_artifact_bytes = most_artifact_bytes
-        self._most_unused_bytes = most_unused_bytes
+        self._max_artifact_bytes = max_artifact_bytes
+        self._max_unused_bytes = max_unused_bytes
         self._clock = clock
-        self._places = itertools.count()
-        self._used: dict[str, Artifact] = {}
+        self._names = itertools.count()
+        self._in_use: dict[str, Artifact] = {}
         self._unused: OrderedDict[str, Artifact] = OrderedDict()
         self._unused_bytes = 0
         self._fetching: dict[str, asyncio.Task[None]] = {}
@@ -86,20 +87,20 @@ class ArtifactCache:
         """Loads complete artifacts and removes others. Blocks."""
         remove_tree(self._fresh)
         self._fresh.mkdir(mode=0o700, parents=True)
-        kept = []
-        for place in self._folder.iterdir():
-            if not _NAME.fullmatch(place.name):
+        complete = []
+        for folder in self._folder.iterdir():
+            if not _NAME.fullmatch(folder.name):
                 continue  # not an artifact
-            size = _size_of(place)
+            size = _size_of(folder)
             if size is not None:
-                used_at = (place / SIZE).stat().st_mtime
-                kept.append((used_at, Artifact(place.name, place / CONTENT, size)))
+                used_at = (folder / SIZE).stat().st_mtime
+                complete.append((used_at, Artifact(folder.name, folder / CONTENT, size)))
             else:
                 # After a power cut; it would block a whole one of that name.
-                remove_tree(place)
-        for _, artifact in sorted(kept, key=lambda each: each[0]):
+                remove_tree(folder)
+        for _, artifact in sorted(complete, key=lambda entry: entry[0]):
             self._put_unused(artifact)
-        for artifact in self._choose_victims(self._most_unused_bytes):
+        for artifact in self._evict(self._max_unused_bytes):
             remove_tree(artifact.folder.parent)
 
     async def acquire(
@@ -115,33 +116,35 @@ class ArtifactCache:
             ArtifactError: the disk is full.
             Unavailable: the object store cannot be reached.
         """
-        kept = self._find_pinned(data)
-        if kept is not None:
-            self._use(kept)
-            return kept
-        objects = await self._look(data)
+        pinned = self._find_pinned(data)
+        if pinned is not None:
+            self._use(pinned)
+            return pinned
+        objects = await self._list_objects(data)
         name = _name_of(data, objects)
         if name in self._rejected:
             raise ArtifactRejected(self._rejected[name])
         for _ in range(ATTEMPTS):
-            artifact = self._used.get(name) or self._unused.get(name)
+            artifact = self._in_use.get(name) or self._unused.get(name)
             if artifact is not None:
                 self._use(artifact)
                 return artifact
             # Shielded: others wait too.
             await asyncio.shield(self._ensure_fetching(name, data, objects, on_fetched))
-        raise Unavailable(f"{data.location.url} left the disk each time it was fetched.")
+        raise Unavailable(
+            f"{data.location.url} was evicted from the artifact cache each time it was fetched."
+        )
 
     async def release(self, artifact: Artifact, *, keep: bool = True) -> None:
-        """Unless `keep`, the last release removes the artifact."""
+        """Ends one use. The last one removes the artifact unless `keep` is true."""
         artifact.users -= 1
         if artifact.users:
             return
-        del self._used[artifact.name]
+        del self._in_use[artifact.name]
         if keep:
             os.utime(artifact.folder.parent / SIZE)
             self._put_unused(artifact)
-            await self._discard(self._choose_victims(self._most_unused_bytes))
+            await self._discard(self._evict(self._max_unused_bytes))
         else:
             await self._discard([artifact])
 
@@ -154,21 +157,21 @@ class ArtifactCache:
         if data.etag is None:
             return None
         name = _name_of(data, [StoredObject(data.location.key, 0, data.etag)])
-        return self._used.get(name) or self._unused.get(name)
+        return self._in_use.get(name) or self._unused.get(name)
 
-    async def _look(self, data: ModelData) -> list[StoredObject]:
+    async def _list_objects(self, data: ModelData) -> list[StoredObject]:
         location = data.location
         try:
             if data.compressed or not location.is_prefix:
                 stored = await self._reader.head(location)
                 if data.etag not in (None, stored.etag):
                     log.warning(
-                        "%s was overwritten since the endpoint was deployed, and what was deployed "
-                        "is no longer kept: what lies there now is served.",
+                        "%s was overwritten after the endpoint was deployed, and the deployed "
+                        "version is no longer cached: the new version is served.",
                         location.url,
                     )
                 return [stored]
-            objects = [found async for found in self._reader.list(location)]
+            objects = [item async for item in self._reader.list(location)]
         except NoSuchKey as error:
             raise ArtifactMissing(f"There is no object at {location.url}.") from error
         except NotFound as error:
@@ -205,8 +208,10 @@ class ArtifactCache:
     ) -> None:
         started = self._clock.monotonic()
         try:
-            async with asyncio.timeout(LONGEST_FETCH_SECONDS):
-                artifact = await self.with_room(lambda: self._make(name, data, objects))
+            async with asyncio.timeout(MAX_FETCH_SECONDS):
+                artifact = await self.retry_on_full_disk(
+                    lambda: self._fetch_and_unpack(name, data, objects)
+                )
         except ArtifactRejected as error:
             self._remember_rejection(name, str(error))
             raise
@@ -214,12 +219,12 @@ class ArtifactCache:
             raise ArtifactMissing(f"{data.location.url} is gone: {error}") from error
         except TimeoutError as error:
             raise Unavailable(f"{data.location.url} could not be fetched in time.") from error
-        log.info("Artifact %s was made of %s.", name, data.location.url)
+        log.info("Made artifact %s from %s.", name, data.location.url)
         if on_fetched is not None:
             on_fetched(self._clock.monotonic() - started)
         self._put_unused(artifact)
 
-    async def with_room(self, write: Callable[[], Awaitable[_T]]) -> _T:
+    async def retry_on_full_disk(self, write: Callable[[], Awaitable[_T]]) -> _T:
         """Writes; on a full disk removes unused artifacts and tries again.
 
         Raises:
@@ -231,51 +236,52 @@ class ArtifactCache:
             except OSError as error:
                 if not is_disk_full(error) or not self._unused:
                     raise
-                log.warning("The disk is full: %d unused artifacts go.", len(self._unused))
-                await self._discard(self._choose_victims(0))
+                log.warning("The disk is full: removing %d unused artifacts.", len(self._unused))
+                await self._discard(self._evict(0))
                 return await write()
         except OSError as error:
-            raise ArtifactError(f"It cannot be stored: {reason_of(error)}.") from error
+            raise ArtifactError(f"It cannot be stored: {error_text(error)}.") from error
 
-    async def _make(self, name: str, data: ModelData, objects: list[StoredObject]) -> Artifact:
-        fresh = self._new_place()
+    async def _fetch_and_unpack(
+        self, name: str, data: ModelData, objects: list[StoredObject]
+    ) -> Artifact:
+        fresh = self._new_folder()
         (fresh / CONTENT).mkdir(parents=True)
-        try:
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(asyncio.to_thread, remove_tree, fresh)
             size = await fetch(
-                self._reader, data, objects, fresh / CONTENT, most_bytes=self._most_artifact_bytes
+                self._reader, data, objects, fresh / CONTENT, max_bytes=self._max_artifact_bytes
             )
             (fresh / SIZE).write_text(str(size))
             final = self._folder / name
             fresh.rename(final)
-        except BaseException:
-            await asyncio.to_thread(remove_tree, fresh)
-            raise
+            on_failure.pop_all()
         return Artifact(name, final / CONTENT, size)
 
     async def _discard(self, artifacts: list[Artifact]) -> None:
         # Moved away first: a new artifact may take the name.
-        places = [self._new_place() for _ in artifacts]
-        for artifact, place in zip(artifacts, places, strict=True):
-            artifact.folder.parent.rename(place)
-        for place in places:
-            await asyncio.to_thread(remove_tree, place)
+        graves = [self._new_folder() for _ in artifacts]
+        for artifact, grave in zip(artifacts, graves, strict=True):
+            artifact.folder.parent.rename(grave)
+        for grave in graves:
+            await asyncio.to_thread(remove_tree, grave)
 
-    def _new_place(self) -> Path:
-        return self._fresh / str(next(self._places))
+    def _new_folder(self) -> Path:
+        return self._fresh / str(next(self._names))
 
     def _use(self, artifact: Artifact) -> None:
         if self._unused.pop(artifact.name, None) is not None:
             self._unused_bytes -= artifact.disk_bytes
         artifact.users += 1
-        self._used[artifact.name] = artifact
+        self._in_use[artifact.name] = artifact
 
     def _put_unused(self, artifact: Artifact) -> None:
         self._unused[artifact.name] = artifact
         self._unused_bytes += artifact.disk_bytes
 
-    def _choose_victims(self, most_bytes: int) -> list[Artifact]:
+    def _evict(self, max_bytes: int) -> list[Artifact]:
         victims = []
-        while self._unused and self._unused_bytes > most_bytes:
+        while self._unused and self._unused_bytes > max_bytes:
             _, victim = self._unused.popitem(last=False)
             self._unused_bytes -= victim.disk_bytes
             victims.append(victim)
@@ -283,14 +289,14 @@ class ArtifactCache:
 
     def _remember_rejection(self, name: str, reason: str) -> None:
         self._rejected[name] = reason
-        if len(self._rejected) > MOST_REMEMBERED_REJECTIONS:
+        if len(self._rejected) > MAX_REMEMBERED_REJECTIONS:
             self._rejected.popitem(last=False)
 
 
-def _size_of(place: Path) -> int | None:
+def _size_of(folder: Path) -> int | None:
     """Returns None if the artifact is incomplete."""
     try:
-        return int((place / SIZE).read_text())
+        return int((folder / SIZE).read_text())
     except (OSError, ValueError):
         return None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sagehen.agent.artifacts.unpack import MOST_ENTRIES, check_name, make_read_only, unpack
+from sagehen.agent.artifacts.unpack import MAX_ENTRIES, check_name, make_read_only, unpack
 from sagehen.base.errors import ArtifactRejected
 from sagehen.frame.s3_locations import Location
 
@@ -56,7 +56,7 @@ async def fetch(
     objects: list[StoredObject],
     folder: Path,
     *,
-    most_bytes: int,
+    max_bytes: int,
 ) -> int:
     """Fills the empty `folder`, read-only; returns its bytes.
 
@@ -66,9 +66,9 @@ async def fetch(
         OSError: writing failed.
     """
     if data.compressed:
-        size = await _fetch_archive(reader, data.location, objects[0], folder, most_bytes)
+        size = await _fetch_archive(reader, data.location, objects[0], folder, max_bytes)
     else:
-        size = await _fetch_files(reader, data.location, objects, folder, most_bytes)
+        size = await _fetch_files(reader, data.location, objects, folder, max_bytes)
     await asyncio.to_thread(make_read_only, folder)
     return size
 
@@ -78,19 +78,19 @@ async def _fetch_archive(
     location: Location,
     stored: StoredObject,
     folder: Path,
-    most_bytes: int,
+    max_bytes: int,
 ) -> int:
-    if stored.size > most_bytes:
-        raise ArtifactRejected(f"It has {stored.size} bytes; at most {most_bytes} are allowed.")
+    if stored.size > max_bytes:
+        raise ArtifactRejected(f"It has {stored.size} bytes; at most {max_bytes} are allowed.")
     if stored.size <= WRITE_BYTES:
         parts = [part async for part in reader.read(location, stored.etag)]
         content = io.BytesIO(b"".join(parts))
-        unpacked = await asyncio.to_thread(unpack, content, folder, most_bytes=most_bytes)
+        unpacked = await asyncio.to_thread(unpack, content, folder, max_bytes=max_bytes)
         return unpacked.size_bytes
     archive = folder.parent / ARCHIVE
     try:
         await _download(reader, location, stored, archive)
-        unpacked = await asyncio.to_thread(unpack, archive, folder, most_bytes=most_bytes)
+        unpacked = await asyncio.to_thread(unpack, archive, folder, max_bytes=max_bytes)
     finally:
         archive.unlink(missing_ok=True)
     return unpacked.size_bytes
@@ -101,13 +101,13 @@ async def _fetch_files(
     location: Location,
     objects: list[StoredObject],
     folder: Path,
-    most_bytes: int,
+    max_bytes: int,
 ) -> int:
     size = sum(stored.size for stored in objects)
-    if size > most_bytes or len(objects) > MOST_ENTRIES:
+    if size > max_bytes or len(objects) > MAX_ENTRIES:
         raise ArtifactRejected(
-            f"It has {len(objects)} objects of {size} bytes; at most {MOST_ENTRIES} objects of "
-            f"{most_bytes} bytes are allowed."
+            f"It has {len(objects)} objects of {size} bytes; at most {MAX_ENTRIES} objects of "
+            f"{max_bytes} bytes are allowed."
         )
     for stored in objects:
         relative = _relative_key(location, stored)
@@ -115,7 +115,7 @@ async def _fetch_files(
             continue  # a console's folder marker
         parts = check_name(relative)
         if relative != "/".join(parts):
-            raise ArtifactRejected(f"The key {stored.key!r} is no path of a file.")
+            raise ArtifactRejected(f"The key {stored.key!r} is not a valid file path.")
         path = folder.joinpath(*parts)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,10 +137,10 @@ async def _download(
     reader: ModelDataReader, location: Location, stored: StoredObject, path: Path
 ) -> None:
     with path.open("xb") as file:
-        waiting = bytearray()
+        buffer = bytearray()
         async for part in reader.read(location, stored.etag):
-            waiting += part
-            if len(waiting) >= WRITE_BYTES:
-                await asyncio.to_thread(file.write, bytes(waiting))
-                waiting.clear()
-        await asyncio.to_thread(file.write, waiting)
+            buffer += part
+            if len(buffer) >= WRITE_BYTES:
+                await asyncio.to_thread(file.write, bytes(buffer))
+                buffer.clear()
+        await asyncio.to_thread(file.write, buffer)

@@ -6,9 +6,9 @@ import shutil
 import stat
 from pathlib import Path
 
-__all__ = ["MOST_COPIED_BYTES", "give_folder", "is_disk_full", "reason_of", "remove_tree"]
+__all__ = ["MAX_COPIED_BYTES", "error_text", "give_folder", "is_disk_full", "remove_tree"]
 
-MOST_COPIED_BYTES = 256 * 2**20
+MAX_COPIED_BYTES = 256 * 2**20
 """larger data is shared"""
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -20,17 +20,17 @@ def give_folder(source: Path, target: Path, size_bytes: int) -> None:
     remove_tree(target)
     target.unlink(missing_ok=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if size_bytes > MOST_COPIED_BYTES:
+    if size_bytes > MAX_COPIED_BYTES:
         target.symlink_to(source)
     else:
         shutil.copytree(source, target, symlinks=True)
 
 
 def is_disk_full(error: OSError) -> bool:
-    return error.errno in _FULL or any(os.strerror(code) in reason_of(error) for code in _FULL)
+    return error.errno in _FULL or any(os.strerror(code) in error_text(error) for code in _FULL)
 
 
-def reason_of(error: OSError) -> str:
+def error_text(error: OSError) -> str:
     """`copytree` raises a list of errors."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list):
         *_, (_, _, reason) = error.args[0]
@@ -39,13 +39,13 @@ def reason_of(error: OSError) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Never follows links. Blocks.
+    """Removes a folder without following links. Blocks.
 
     A read-only folder could not be emptied, so its mode is changed first.
     """
     if not folder.is_dir() or folder.is_symlink():
         return
-    for place, _, _ in os.walk(folder):
-        if not os.stat(place).st_mode & stat.S_IWUSR:
-            os.chmod(place, 0o700)
+    for path, _, _ in os.walk(folder):
+        if not os.stat(path).st_mode & stat.S_IWUSR:
+            os.chmod(path, 0o700)
     shutil.rmtree(folder, ignore_errors=True)

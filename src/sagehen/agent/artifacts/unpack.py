@@ -18,13 +18,13 @@ from sagehen.base.errors import ArtifactRejected
 
 __all__ = ["Unpacked", "check_name", "make_read_only", "unpack"]
 
-MOST_ENTRIES = 100_000
-LONGEST_NAME_BYTES = 255
-LONGEST_PATH_BYTES = 1024
+MAX_ENTRIES = 100_000
+MAX_NAME_BYTES = 255
+MAX_PATH_BYTES = 1024
 COPY_BYTES = 2**20
-MOST_LINKS = 40
+MAX_LINKS = 40
 """Linux's limit"""
-MOST_HEADER_BYTES = 2**20
+MAX_HEADER_BYTES = 2**20
 """of an extended header, which tarfile holds in memory"""
 PADDING_BYTES_PER_ENTRY = 4096
 """for headers and padding"""
@@ -36,25 +36,25 @@ class Unpacked:
     files: int
 
 
-def unpack(archive: Path | BinaryIO, folder: Path, *, most_bytes: int) -> Unpacked:
+def unpack(archive: Path | BinaryIO, folder: Path, *, max_bytes: int) -> Unpacked:
     """Unpacks a tar.gz into the empty `folder`. Blocks. On failure the caller removes the folder.
 
     Raises:
-        ArtifactRejected: not a tar.gz, cut short, more than `most_bytes`, or with forbidden
+        ArtifactRejected: not a tar.gz, cut short, more than `max_bytes`, or with forbidden
             entries.
     """
     try:
         with gzip.open(archive, "rb") as plain:
-            reader = _ForwardReader(plain, most_bytes)  # type: ignore[arg-type]
+            reader = _ForwardReader(plain, max_bytes)  # type: ignore[arg-type]
             with tarfile.open(fileobj=reader, mode="r:") as tar:  # type: ignore[call-overload]
-                unpacked = _Extraction(Path(os.path.realpath(folder)), most_bytes).run(tar)
+                unpacked = _Extraction(Path(os.path.realpath(folder)), max_bytes).run(tar)
             reader.finish()
             return unpacked
     except tarfile.ReadError as error:
         raise ArtifactRejected("It is not a gzip-compressed tar archive.") from error
     except RecursionError:
         # tarfile recurses for headers of headers; its traceback is useless.
-        raise ArtifactRejected("It holds a long row of headers of headers.") from None
+        raise ArtifactRejected("It holds too many nested extended headers.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError) as error:
         raise ArtifactRejected(f"It is broken or cut short: {error}.") from error
     except (UnicodeError, OverflowError, ValueError) as error:
@@ -74,38 +74,38 @@ def check_name(name: str) -> tuple[str, ...]:
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
         raise ArtifactRejected(f"It holds {_show(name)}, which leads out of its folder.")
-    if len(os.fsencode(name)) > LONGEST_PATH_BYTES:
+    if len(os.fsencode(name)) > MAX_PATH_BYTES:
         raise ArtifactRejected(
-            f"It holds a path of more than {LONGEST_PATH_BYTES} bytes: {_show(name)}."
+            f"It holds a path of more than {MAX_PATH_BYTES} bytes: {_show(name)}."
         )
-    if any(len(os.fsencode(part)) > LONGEST_NAME_BYTES for part in parts):
+    if any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in parts):
         raise ArtifactRejected(
-            f"It holds a name of more than {LONGEST_NAME_BYTES} bytes: {_show(name)}."
+            f"It holds a name of more than {MAX_NAME_BYTES} bytes: {_show(name)}."
         )
     return parts
 
 
 def make_read_only(folder: Path) -> None:
-    for place, _, files in os.walk(folder, topdown=False):
+    for path, _, files in os.walk(folder, topdown=False):
         for name in files:
-            path = os.path.join(place, name)
-            if not os.path.islink(path):
-                os.chmod(path, os.stat(path).st_mode & 0o555)
-        os.chmod(place, 0o555)
+            file = os.path.join(path, name)
+            if not os.path.islink(file):
+                os.chmod(file, os.stat(file).st_mode & 0o555)
+        os.chmod(path, 0o555)
 
 
 class _ForwardReader:
     """Keeps hostile headers from making tarfile read gigabytes at once or seek forever."""
 
-    def __init__(self, file: BinaryIO, most_bytes: int) -> None:
+    def __init__(self, file: BinaryIO, max_bytes: int) -> None:
         self._file = file
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     def tell(self) -> int:
         return self._file.tell()
 
     def read(self, size: int) -> bytes:
-        if not 0 <= size <= MOST_HEADER_BYTES:
+        if not 0 <= size <= MAX_HEADER_BYTES:
             raise ArtifactRejected(f"It has a header of {size} bytes.")
         self._check(self._file.tell() + size)
         return self._file.read(size)
@@ -124,15 +124,15 @@ class _ForwardReader:
                 raise ArtifactRejected("It is broken: an entry in it has no valid header.")
 
     def _check(self, position: int) -> None:
-        padding = MOST_HEADER_BYTES + MOST_ENTRIES * PADDING_BYTES_PER_ENTRY
-        if position > self._most_bytes + padding:
-            raise ArtifactRejected(f"It unpacks to more than {self._most_bytes} bytes.")
+        padding = MAX_HEADER_BYTES + MAX_ENTRIES * PADDING_BYTES_PER_ENTRY
+        if position > self._max_bytes + padding:
+            raise ArtifactRejected(f"It unpacks to more than {self._max_bytes} bytes.")
 
 
 @dataclass
 class _Extraction:
     root: Path
-    most_bytes: int
+    max_bytes: int
     size_bytes: int = 0
     files: int = 0
     links: list[Path] = field(default_factory=list)
@@ -140,8 +140,8 @@ class _Extraction:
 
     def run(self, tar: tarfile.TarFile) -> Unpacked:
         for entries, member in enumerate(tar, 1):
-            if entries > MOST_ENTRIES:
-                raise ArtifactRejected(f"It holds more than {MOST_ENTRIES} entries.")
+            if entries > MAX_ENTRIES:
+                raise ArtifactRejected(f"It holds more than {MAX_ENTRIES} entries.")
             self._extract(tar, member)
             # Free what tarfile remembers.
             tar.members = []  # type: ignore[attr-defined]
@@ -204,12 +204,13 @@ class _Extraction:
     def _write_file(self, tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
         self.files += 1
         self.size_bytes += member.size
-        if self.size_bytes > self.most_bytes:
-            raise ArtifactRejected(f"It unpacks to more than {self.most_bytes} bytes.")
+        if self.size_bytes > self.max_bytes:
+            raise ArtifactRejected(f"It unpacks to more than {self.max_bytes} bytes.")
         mode = 0o755 if member.mode & stat.S_IXUSR else 0o644
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         source = tar.extractfile(member)
-        assert source is not None
+        if source is None:
+            raise ArtifactRejected(f"It holds {_show(member.name)}, which is not a regular file.")
         written = 0
         with os.fdopen(os.open(path, flags, mode), "wb") as target:
             while data := source.read(COPY_BYTES):
@@ -238,21 +239,21 @@ class _Extraction:
             return  # replaced by a later entry
         name = _show(str(link.relative_to(self.root)))
         try:
-            leads_to = _followed(link)
+            target = _link_target(link)
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise ArtifactRejected(
-                    f"It holds {name}, which leads through more than {MOST_LINKS} links."
+                    f"It holds {name}, which leads through more than {MAX_LINKS} links."
                 ) from None
-            leads_to = None
-        if leads_to is None or not leads_to.is_relative_to(self.root):
+            target = None
+        if target is None or not target.is_relative_to(self.root):
             raise ArtifactRejected(
                 f"It holds {name}, a link to {_show(os.readlink(link))}, which is not inside the "
                 "archive."
             )
 
 
-def _followed(link: Path) -> Path:
+def _link_target(link: Path) -> Path:
     """Asks the kernel for a link's target: Python's realpath would follow forever."""
     descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
     try:

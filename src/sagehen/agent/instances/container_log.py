@@ -42,13 +42,13 @@ class LogTimes:
 
     def open(self, log: BinaryIO, log_size: int) -> None:
         with contextlib.suppress(OSError):
-            found = os.fstat(log.fileno())
-            self._mend(found.st_ino)
+            status = os.fstat(log.fileno())
+            self._finish_rotation(status.st_ino)
             self._file = open(self._path, "a+b", buffering=0)  # noqa: SIM115
-            if not self._goes_on(self._file, found.st_ino):
-                self._begin(self._file, found.st_ino)
+            if not self._continues(self._file, status.st_ino):
+                self._begin(self._file, status.st_ino)
                 if log_size:
-                    self._add(0, int(found.st_mtime * 1000))
+                    self._add(0, int(status.st_mtime * 1000))
 
     def note(self, offset: int) -> None:
         ms = max(self._last_ms, int(self._now() * 1000))
@@ -67,21 +67,21 @@ class LogTimes:
             self._file.close()
             self._file = None
 
-    def _mend(self, inode: int) -> None:
+    def _finish_rotation(self, inode: int) -> None:
         """Finishes a rotation that a kill interrupted before the times were renamed."""
         if not self._path.exists():
             return
         with self._path.open("rb") as file:
             header = read_header(file.read(HEADER.size))
-        aside = put_aside(self._log)
-        if header is None or header.inode == inode or not aside.exists():
+        rotated = put_aside(self._log)
+        if header is None or header.inode == inode or not rotated.exists():
             return
-        found = aside.stat()
-        if header.inode == found.st_ino:
+        status = rotated.stat()
+        if header.inode == status.st_ino:
             self._header = header
-            self.put_aside(found.st_size)
+            self.put_aside(status.st_size)
 
-    def _goes_on(self, file: BinaryIO, inode: int) -> bool:
+    def _continues(self, file: BinaryIO, inode: int) -> bool:
         file.seek(0)
         header = read_header(file.read(HEADER.size))
         if header is None or header.inode != inode:
@@ -113,8 +113,8 @@ class LogTimes:
 
 
 READ_BYTES = 64 * 1024
-KEPT_BYTES = 8 * 1024
-KEPT_LINES = 40
+TAIL_BYTES = 8 * 1024
+TAIL_LINES = 40
 
 
 class ContainerLog:
@@ -124,24 +124,24 @@ class ContainerLog:
     container never blocks.
 
     Args:
-        most_bytes: bound on the file plus its times; one old file of each is kept.
+        max_bytes: bound on the file plus its times; one old file of each is kept.
         listener: called in that thread with all output, and b"" at the end.
     """
 
     def __init__(
         self,
         path: Path,
-        most_bytes: int,
+        max_bytes: int,
         now: Callable[[], float] = time.time,
         listener: Callable[[bytes], None] | None = None,
     ) -> None:
         self._path = path
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._listener = listener
         self._tail: deque[bytes] = deque()
         self._tail_bytes = 0
-        self._lock = threading.Lock()
-        self._writing = threading.RLock()
+        self._tail_lock = threading.Lock()
+        self._file_lock = threading.RLock()
         self._file: BinaryIO | None = None
         self._size = 0
         self._times = LogTimes(path, now)
@@ -160,67 +160,67 @@ class ContainerLog:
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
-    def add(self, line: str) -> None:
+    def add(self, text: str) -> None:
         """Adds a platform line, if possible; not part of `last_lines`."""
         with contextlib.suppress(OSError):
-            self._write(f"{line}\n".encode())
+            self._write(f"{text}\n".encode())
         self._close()
 
     def last_lines(self) -> list[str]:
-        with self._lock:
-            data = b"".join(self._tail)[-KEPT_BYTES:]
-        return data.decode("utf-8", "replace").splitlines()[-KEPT_LINES:]
+        with self._tail_lock:
+            data = b"".join(self._tail)[-TAIL_BYTES:]
+        return data.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
 
     def _copy(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb", buffering=0) as pipe:
             while data := pipe.read(READ_BYTES):
-                self._keep(data)
+                self._add_to_tail(data)
                 try:
                     self._write(data)
                 except OSError:
                     self._close()
-                self._tell(data)
-        self._tell(b"")
+                self._notify(data)
+        self._notify(b"")
         self._close()
 
-    def _tell(self, data: bytes) -> None:
+    def _notify(self, data: bytes) -> None:
         if self._listener is not None:
             try:
                 self._listener(data)
             except Exception:
                 # A failing listener must not block the container.
-                log.exception("What a container printed was not read along.")
+                log.exception("The listener of a container's output failed and gets no more of it.")
                 self._listener = None
 
-    def _keep(self, data: bytes) -> None:
-        with self._lock:
+    def _add_to_tail(self, data: bytes) -> None:
+        with self._tail_lock:
             self._tail.append(data)
             self._tail_bytes += len(data)
-            while self._tail_bytes - len(self._tail[0]) >= KEPT_BYTES:
+            while self._tail_bytes - len(self._tail[0]) >= TAIL_BYTES:
                 self._tail_bytes -= len(self._tail.popleft())
 
     def _write(self, data: bytes) -> None:
-        with self._writing:
-            self._open()
-            if self._size and self._size + self._times.size + len(data) > self._most_bytes:
+        with self._file_lock:
+            file = self._open()
+            if self._size and self._size + self._times.size + len(data) > self._max_bytes:
                 # If this fails, nothing is appended: the bound holds.
                 self._path.replace(put_aside(self._path))
                 self.rotations += 1
                 self._times.put_aside(self._size)
                 self._close()
-                self._open()
-            assert self._file is not None
+                file = self._open()
             self._times.note(self._size)
-            self._size += self._file.write(data)
+            self._size += file.write(data)
 
-    def _open(self) -> None:
+    def _open(self) -> BinaryIO:
         if self._file is None:
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115
             self._size = self._file.tell()
             self._times.open(self._file, self._size)
+        return self._file
 
     def _close(self) -> None:
-        with self._writing:
+        with self._file_lock:
             if self._file is not None:
                 self._file.close()
                 self._file = None

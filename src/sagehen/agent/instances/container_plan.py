@@ -21,7 +21,7 @@ from sagehen.frame.images import Launch
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["ContainerPlace", "PortRange", "Ports", "choose_address", "hidden_paths", "plan_launch"]
+__all__ = ["ContainerPaths", "PortRange", "Ports", "choose_address", "hidden_paths", "plan_launch"]
 
 FIRST, LAST = 12_000, 31_999
 """below the kernel's ephemeral ports"""
@@ -39,7 +39,7 @@ class PortRange:
 
     @property
     def spare(self) -> str:
-        """Both ends included, for `SAGEMAKER_SAFE_PORT_RANGE`."""
+        """The value of `SAGEMAKER_SAFE_PORT_RANGE`; both ends are included."""
         return f"{self.first + 1}-{self.last - 1}"
 
 
@@ -47,7 +47,7 @@ class Ports:
     """The port ranges of this node's containers."""
 
     def __init__(self) -> None:
-        self._held: dict[PortRange, socket.socket] = {}
+        self._claims: dict[PortRange, socket.socket] = {}
         self._next = FIRST
 
     def take(self) -> PortRange:
@@ -57,26 +57,26 @@ class Ports:
             # Go on upwards: ports may be unusable for a while after use.
             self._next = FIRST if ports.last >= LAST else ports.last + 1
             with contextlib.suppress(OSError):
-                self._held[ports] = _claim(ports)
+                self._claims[ports] = _claim(ports)
                 return ports
         raise CannotStart(f"no {PER_CONTAINER} ports in a row are free from {FIRST} to {LAST}")
 
-    def give_back(self, ports: PortRange) -> None:
-        held = self._held.pop(ports, None)
-        if held is not None:
-            held.close()
+    def release(self, ports: PortRange) -> None:
+        claim = self._claims.pop(ports, None)
+        if claim is not None:
+            claim.close()
 
 
 def _claim(ports: PortRange) -> socket.socket:
     """Binds the last port. Raises OSError if any port is in use."""
     with contextlib.ExitStack() as on_failure:
-        held = on_failure.enter_context(socket.socket())
-        held.bind(("", ports.last))
+        claim = on_failure.enter_context(socket.socket())
+        claim.bind(("", ports.last))
         for port in range(ports.first, ports.last):
             with socket.socket() as probe:
                 probe.bind(("", port))
         on_failure.pop_all()
-    return held
+    return claim
 
 
 STARTUP_MARGIN_SECONDS = 5
@@ -85,7 +85,7 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
-class ContainerPlace:
+class ContainerPaths:
     """The folders of one container of an instance."""
 
     home: Home
@@ -108,14 +108,14 @@ class ContainerPlace:
 
     @property
     def code(self) -> Path:
-        """For user code outside the model."""
+        """The folder of user code that is not in the model's archive."""
         return self.base / "code"
 
     @property
     def code_url(self) -> str | None:
         """The archive in S3 that the SageMaker SDK names for some frameworks."""
-        named = self.container.environment.get(SUBMIT_DIRECTORY, "")
-        return named if named.startswith("s3://") and not self.container.multi_model else None
+        url = self.container.environment.get(SUBMIT_DIRECTORY, "")
+        return url if url.startswith("s3://") and not self.container.multi_model else None
 
     @property
     def socket(self) -> Path:
@@ -129,32 +129,32 @@ class ContainerPlace:
         return folder / spec.instance_id / f"{self.container.hostname}.log"
 
 
-def choose_address(place: ContainerPlace, launch: Launch, ports: PortRange) -> str:
+def choose_address(paths: ContainerPaths, launch: Launch, ports: PortRange) -> str:
     if launch.adapter is not None:
-        place.socket.unlink(missing_ok=True)
-        return f"unix:{place.socket}"
+        paths.socket.unlink(missing_ok=True)
+        return f"unix:{paths.socket}"
     return f"tcp:127.0.0.1:{ports.first}"
 
 
 def plan_launch(
-    place: ContainerPlace, launch: Launch, address: str, ports: PortRange, settings: "Settings"
+    paths: ContainerPaths, launch: Launch, address: str, ports: PortRange, settings: "Settings"
 ) -> LaunchPlan:
     if launch.adapter is not None:
-        program = _model_server(place, launch.adapter, address, settings)
+        program = _model_server(paths, launch.adapter, address, settings)
     else:
-        program = _program_of_users(place, launch.command or (), address)
-    environment = {**program.suggested, **_environment(place, settings), **program.fixed}
+        program = _user_command(paths, launch.command or (), address)
+    environment = {**program.suggested, **_environment(paths, settings), **program.fixed}
     return LaunchPlan(
-        instance_id=place.spec.instance_id,
-        name=place.container.hostname,
+        instance_id=paths.spec.instance_id,
+        name=paths.container.hostname,
         command=program.command,
         environment=environment | {"SAGEMAKER_SAFE_PORT_RANGE": ports.spare},
         folder=program.folder,
-        log=place.log,
+        log=paths.log,
         log_bytes=settings.container_log_bytes,
-        limits=choose_limits(place.spec.instance_type, settings),
-        base=place.base,
-        hidden=hidden_paths(place.home, settings) if place.container.network_isolation else (),
+        limits=choose_limits(paths.spec.instance_type, settings),
+        base=paths.base,
+        hidden=hidden_paths(paths.home, settings) if paths.container.network_isolation else (),
     )
 
 
@@ -173,29 +173,29 @@ class _Program:
 
 
 def _model_server(
-    place: ContainerPlace, adapter: str, address: str, settings: "Settings"
+    paths: ContainerPaths, adapter: str, address: str, settings: "Settings"
 ) -> _Program:
     fixed = {
         "SAGEHEN_ADAPTER": adapter,
         "SAGEHEN_BIND": address,
-        "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
+        "SAGEHEN_ENVIRONMENTS": str(paths.home.environments),
         "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
     }
-    if place.code_url is not None:
-        fixed[SUBMIT_DIRECTORY] = str(place.code)
+    if paths.code_url is not None:
+        fixed[SUBMIT_DIRECTORY] = str(paths.code)
     return _Program(
         command=(sys.executable, "-m", "sagehen.containers.modelserver"),
-        folder=place.folder,
-        suggested=_for_requirements(place),
+        folder=paths.folder,
+        suggested=_installer_variables(paths),
         fixed=fixed,
     )
 
 
-def _program_of_users(place: ContainerPlace, command: tuple[str, ...], address: str) -> _Program:
+def _user_command(paths: ContainerPaths, command: tuple[str, ...], address: str) -> _Program:
     return _Program(
         command=command,
         # A command in sagehen.toml may name a script beside it.
-        folder=place.home.path,
+        folder=paths.home.path,
         # Requests run in parallel: more threads in each would slow the others down. Our model
         # server sets its own number.
         suggested={"OMP_NUM_THREADS": "1"},
@@ -203,20 +203,20 @@ def _program_of_users(place: ContainerPlace, command: tuple[str, ...], address: 
     )
 
 
-def _for_requirements(place: ContainerPlace) -> dict[str, str]:
+def _installer_variables(paths: ContainerPaths) -> dict[str, str]:
     # Only the installer knows why it was slow, so it must give up first.
-    seconds = max(1, int(place.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
+    seconds = max(1, int(paths.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
     return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **pip_variables()}
 
 
-def _environment(place: ContainerPlace, settings: "Settings") -> dict[str, str]:
+def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
     """Precedence: fixed values, the user's variables, our defaults."""
-    container = place.container
+    container = paths.container
     suggested = {
         "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
-        "HOME": str(place.folder),
-        "TMPDIR": str(place.folder / "tmp"),
+        "HOME": str(paths.folder),
+        "TMPDIR": str(paths.folder / "tmp"),
         "PYTHONUNBUFFERED": "1",
         # shared by all containers
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
@@ -227,12 +227,12 @@ def _environment(place: ContainerPlace, settings: "Settings") -> dict[str, str]:
         "SAGEMAKER_REGION": settings.region,
     }
     fixed = {
-        BASE_MARK: str(place.base),
-        "SAGEMAKER_BASE_DIR": str(place.base),
-        "SM_MODEL_DIR": str(place.base / "model"),
+        BASE_MARK: str(paths.base),
+        "SAGEMAKER_BASE_DIR": str(paths.base),
+        "SM_MODEL_DIR": str(paths.base / "model"),
     }
-    given = dict(container.environment)
-    given.pop("SAGEMAKER_MULTI_MODEL", None)  # the model's Mode decides
+    chosen = dict(container.environment)
+    chosen.pop("SAGEMAKER_MULTI_MODEL", None)  # the model's Mode decides
     if container.multi_model:
         fixed["SAGEMAKER_MULTI_MODEL"] = "true"
-    return suggested | given | fixed
+    return suggested | chosen | fixed

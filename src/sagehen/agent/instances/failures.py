@@ -15,10 +15,10 @@ __all__ = [
     "shorten",
 ]
 
-LONGEST_REASON = 1024
+MAX_REASON_CHARACTERS = 1024
 SHOWN_LINES = 3
 
-_OURS = re.compile(r" INFO sagehen\.containers\.modelserver\b")
+_SERVER_INFO = re.compile(r" INFO sagehen\.containers\.modelserver\b")
 """the model server's own log lines"""
 _REASON_FOLLOWS = re.compile(
     r" ERROR sagehen\.containers\.modelserver\.program: The model could not be loaded\.$"
@@ -26,7 +26,7 @@ _REASON_FOLLOWS = re.compile(
 _ROUTINE = re.compile(r"([-0-9:, ]+ )?INFO\b")
 _NUMBERED = re.compile(r"container-[0-9]+")
 _OWN_EXCEPTION = re.compile(r"^sagehen\.[\w.]+: ")
-_PLACE = re.compile(r'^File "(?:.*/)?([^"/]+)", line ([0-9]+)$')
+_LOCATION = re.compile(r'^File "(?:.*/)?([^"/]+)", line ([0-9]+)$')
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
 
 
@@ -49,20 +49,20 @@ def cannot_start(variant: str, cause: str) -> str:
 def failed_artifact(number: int, url: str, error: SagehenError) -> str:
     """`number` counts containers from 1."""
     if isinstance(error, ArtifactRejected):
-        said = (
+        message = (
             f'Failed to extract model data archive for container "container_{number}" from URL '
             f'"{url}". Please ensure that the object located at the URL is a valid tar.gz archive.'
         )
     else:
-        said = (
+        message = (
             f'Failed to download model data for container "container_{number}" from URL: "{url}".'
         )
         if type(error) is not ArtifactError:  # else this machine's disk is at fault
-            said += (
+            message += (
                 " Please ensure that there is an object located at the URL and that the role "
                 "passed to CreateModel has permissions to download the object."
             )
-    return shorten(f"{said} ({error})")
+    return shorten(f"{message} ({error})")
 
 
 def service_failure(cause: str) -> str:
@@ -74,17 +74,17 @@ def service_failure(cause: str) -> str:
 
 def explain(lines: Sequence[str]) -> str:
     """Returns a log's last exception, or else its last lines."""
-    printed = [line.strip() for line in lines if line.strip() and not _OURS.search(line)]
-    of_the_model = _after_the_last(_REASON_FOLLOWS, printed)
-    printed = of_the_model or printed
-    for at, line in reversed(list(enumerate(printed))):
+    printed = [line.strip() for line in lines if line.strip() and not _SERVER_INFO.search(line)]
+    load_error = _after_last(_REASON_FOLLOWS, printed)
+    printed = load_error or printed
+    for index, line in reversed(list(enumerate(printed))):
         if _EXCEPTION.match(line):
-            place = _place(printed[:at]) if _is_of_syntax(line) else ""
-            return line + place + (hint(line) or (_module_hint(line) if of_the_model else ""))
-        if own := _OWN_EXCEPTION.match(line):
-            return line[own.end() :]
-    troubles = [line for line in printed if not _ROUTINE.match(line)]
-    return " | ".join((troubles or printed)[-SHOWN_LINES:])
+            location = _syntax_location(printed[:index]) if _is_syntax_error(line) else ""
+            return line + location + (hint(line) or (_module_hint(line) if load_error else ""))
+        if prefix := _OWN_EXCEPTION.match(line):
+            return line[prefix.end() :]
+    unusual = [line for line in printed if not _ROUTINE.match(line)]
+    return " | ".join((unusual or printed)[-SHOWN_LINES:])
 
 
 def _module_hint(line: str) -> str:
@@ -96,20 +96,20 @@ def _module_hint(line: str) -> str:
     )
 
 
-def _after_the_last(pattern: re.Pattern[str], lines: list[str]) -> list[str]:
-    found = [at for at, line in enumerate(lines) if pattern.search(line)]
-    return lines[found[-1] + 1 :] if found else []
+def _after_last(pattern: re.Pattern[str], lines: list[str]) -> list[str]:
+    matches = [at for at, line in enumerate(lines) if pattern.search(line)]
+    return lines[matches[-1] + 1 :] if matches else []
 
 
-def _is_of_syntax(line: str) -> bool:
+def _is_syntax_error(line: str) -> bool:
     return line.startswith(("SyntaxError", "IndentationError", "TabError"))
 
 
-def _place(above: list[str]) -> str:
+def _syntax_location(above: list[str]) -> str:
     """Python prints it in a line above the error."""
-    places = [found for line in above if (found := _PLACE.match(line))]
-    return f" ({places[-1][1]}, line {places[-1][2]})" if places else ""
+    matches = [match for line in above if (match := _LOCATION.match(line))]
+    return f" ({matches[-1][1]}, line {matches[-1][2]})" if matches else ""
 
 
 def shorten(text: str) -> str:
-    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 2] + "…)"
+    return text if len(text) <= MAX_REASON_CHARACTERS else text[: MAX_REASON_CHARACTERS - 2] + "…)"

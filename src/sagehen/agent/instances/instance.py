@@ -15,8 +15,8 @@ from uuid import uuid4
 from sagehen.agent.artifacts.artifacts import Artifact
 from sagehen.agent.artifacts.fetch import ModelData
 from sagehen.agent.artifacts.folders import give_folder, remove_tree
-from sagehen.agent.errors import CannotStart
-from sagehen.agent.instances.container_plan import ContainerPlace
+from sagehen.agent.errors import CannotStart, ContainerUnhealthy, InstanceFailed
+from sagehen.agent.instances.container_plan import ContainerPaths
 from sagehen.agent.instances.failures import (
     cannot_start,
     failed_artifact,
@@ -34,7 +34,9 @@ from sagehen.agent.instances.running import RunningContainer, start_container
 from sagehen.agent.messages import LoadedModel, Sample
 from sagehen.agent.multimodel.caches import ModelCaches
 from sagehen.agent.node import Node
-from sagehen.base.errors import ArtifactError, Invalid, SagehenError, Unavailable
+from sagehen.base.concurrency import first_of
+from sagehen.base.errors import ArtifactError, Invalid, Unavailable
+from sagehen.base.retry import Backoff
 from sagehen.frame.container_specs import (
     ContainerReport,
     InstanceReport,
@@ -53,22 +55,6 @@ ARTIFACT_RETRY_SECONDS = 2.0
 IDLE_MODELS_SECONDS = 1.0
 
 
-class _Failed(SagehenError):
-    """The instance cannot become healthy; the message is its FailureReason."""
-
-
-class _Unhealthy(SagehenError):
-    """A container ended or did not answer in time; the message is a FailureReason."""
-
-    def __init__(self, reason: str, *, final: bool = False) -> None:
-        """
-        Args:
-            final: a second start would not help.
-        """
-        super().__init__(reason)
-        self.final = final
-
-
 class Instance:
     """One instance, from its PUT to its DELETE.
 
@@ -81,24 +67,24 @@ class Instance:
         self.report = InstanceReport(instance_id=spec.instance_id, state=InstanceState.STARTING)
         self._node = node
         self._on_change = on_change
-        self._places = [
-            ContainerPlace(node.home, spec, number) for number in range(1, len(spec.containers) + 1)
+        self._paths = [
+            ContainerPaths(node.home, spec, number) for number in range(1, len(spec.containers) + 1)
         ]
         self._artifacts: list[Artifact] = []
         self._running: list[RunningContainer] = []
         self._run_id = ""
-        self._hits: Counter[InstanceLimit] = Counter()
+        self._past_hits: Counter[InstanceLimit] = Counter()
         self._models = ModelCaches(spec, node)
         self._utilization = Utilization(
             choose_limits(spec.instance_type, node.settings), node.home.path, node.clock
         )
-        self._life: asyncio.Task[None] | None = None
+        self._lifecycle: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 
-    def start(self, after: "Instance | None" = None) -> None:
-        """Starts once `after`, the predecessor of the same name, has stopped."""
-        self._life = asyncio.create_task(self._live(after))
+    def start(self, predecessor: "Instance | None" = None) -> None:
+        """Starts once `predecessor`, of the same name, has stopped."""
+        self._lifecycle = asyncio.create_task(self._run(predecessor))
 
     async def stop(self) -> None:
         """Lets the containers finish their requests, then ends them; takes about 40 s at most."""
@@ -116,17 +102,17 @@ class Instance:
         return await self._models.load(target, wait_seconds, hostname, short_of_memory)
 
     def touch_models(
-        self, names: Iterable[str], given_back: Mapping[str, int], hostname: str | None = None
+        self, names: Iterable[str], released: Mapping[str, int], hostname: str | None = None
     ) -> None:
-        self._models.touch(names, given_back, hostname)
+        self._models.touch(names, released, hostname)
 
     async def samples(self) -> list[Sample]:
         processes = [running.process for running in self._running]
-        memory = sum(await asyncio.gather(*(one.memory_bytes() for one in processes)))
-        seconds = sum(await asyncio.gather(*(one.cpu_seconds() for one in processes)))
-        used = await asyncio.to_thread(self._utilization.read, memory, seconds)
-        values: dict[str, float] = {"InstanceMemoryBytes": memory, **used, **self._models.values()}
-        hits = self._hits + Counter(self._running_hits())
+        memory = sum(await asyncio.gather(*(process.memory_bytes() for process in processes)))
+        seconds = sum(await asyncio.gather(*(process.cpu_seconds() for process in processes)))
+        utilization = await asyncio.to_thread(self._utilization.read, memory, seconds)
+        values = {"InstanceMemoryBytes": memory, **utilization, **self._models.values()}
+        hits = self._past_hits + Counter(self._running_hits())
         return [
             *(self._sample(name, value) for name, value in values.items()),
             *(self._sample("InstanceLimitHits", hits[limit], limit) for limit in InstanceLimit),
@@ -149,94 +135,98 @@ class Instance:
         self._change(InstanceState.STOPPING)
         if self._work is not None:
             self._work.cancel()
-        if self._life is not None:
-            await self._life
+        if self._lifecycle is not None:
+            await self._lifecycle
 
-    async def _live(self, before: "Instance | None") -> None:
-        """Never cancelled itself, so that every started container is ended."""
-        self._work = asyncio.create_task(self._work_after(before))
+    async def _run(self, predecessor: "Instance | None") -> None:
+        """Runs until all containers have ended; must not be cancelled before."""
+        self._work = asyncio.create_task(self._start_after(predecessor))
         await asyncio.wait({self._work})
         if self._work.cancelled():
             await self._finish_containers()
         await self._stop_containers(self._node.pace.unhealthy_stop_seconds)
-        await self._let_go()
+        await self._release()
 
-    async def _work_after(self, before: "Instance | None") -> None:
+    async def _start_after(self, predecessor: "Instance | None") -> None:
         try:
-            if before is not None:
-                await before.stop()
+            if predecessor is not None:
+                await predecessor.stop()
             await self._fetch_artifacts()
             await self._keep_running()
-        except _Failed as failed:
+        except InstanceFailed as failed:
             self._fail(str(failed))
         except Exception as error:
             log.exception("An instance failed.", extra=self._about("instance_failed"))
             self._fail(service_failure(f"{type(error).__name__}: {error}"))
 
     async def _fetch_artifacts(self) -> None:
-        for place in self._places:
-            place.base.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (place.folder / "tmp").mkdir(exist_ok=True)
-            url = place.container.model_data_url
-            if place.container.multi_model:
-                (place.base / "models").mkdir(exist_ok=True)
+        for paths in self._paths:
+            paths.base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (paths.folder / "tmp").mkdir(exist_ok=True)
+            url = paths.container.model_data_url
+            if paths.container.multi_model:
+                (paths.base / "models").mkdir(exist_ok=True)
             elif url is None:
-                (place.base / "model").mkdir(exist_ok=True)
+                (paths.base / "model").mkdir(exist_ok=True)
             else:
-                container = place.container
-                how = (container.model_data_compressed, container.model_data_etag)
-                await self._give(place.base / "model", place, url, *how)
-            if place.code_url is not None and self._serves(place):
-                await self._give(place.code, place, place.code_url)
+                container = paths.container
+                version = (container.model_data_compressed, container.model_data_etag)
+                await self._provide(paths.base / "model", paths, url, *version)
+            if paths.code_url is not None and self._runs_model_server(paths):
+                await self._provide(paths.code, paths, paths.code_url)
 
-    def _serves(self, place: ContainerPlace) -> bool:
+    def _runs_model_server(self, paths: ContainerPaths) -> bool:
         """Other containers fetch their code themselves."""
-        launch = find_launch(place.container.image, self._node.settings.images)
+        launch = find_launch(paths.container.image, self._node.settings.images)
         return launch is not None and launch.adapter is not None
 
-    async def _give(
+    async def _provide(
         self,
         target: Path,
-        place: ContainerPlace,
+        paths: ContainerPaths,
         url: str,
         compressed: bool = True,
         etag: str | None = None,
     ) -> None:
-        """Raises _Failed."""
+        """Raises InstanceFailed."""
         seconds = self.spec.download_timeout_seconds
         try:
             data = ModelData(parse_location(url), compressed, etag)
             async with asyncio.timeout(seconds):
                 artifact = await self._acquire(data)
             self._artifacts.append(artifact)
-            await self._node.artifacts.with_room(
+            await self._node.artifacts.retry_on_full_disk(
                 lambda: asyncio.to_thread(give_folder, artifact.folder, target, artifact.size_bytes)
             )
         except TimeoutError:
-            late = Unavailable(f"It was not there within {seconds:g} s.")
-            raise _Failed(failed_artifact(place.number, url, late)) from None
+            cause = Unavailable(f"It was not there within {seconds:g} s.")
+            raise InstanceFailed(failed_artifact(paths.number, url, cause)) from None
         except (ArtifactError, Invalid) as error:
-            raise _Failed(failed_artifact(place.number, url, error)) from error
+            raise InstanceFailed(failed_artifact(paths.number, url, error)) from error
 
     async def _acquire(self, data: ModelData) -> Artifact:
         while True:
             try:
                 return await self._node.artifacts.acquire(data)
             except Unavailable as error:
-                log.warning("Model data cannot be had now: %s", error, extra=self._about("fetch"))
+                log.warning(
+                    "Model data cannot be fetched now and is retried: %s",
+                    error,
+                    extra=self._about("fetch"),
+                )
                 await self._node.clock.sleep(ARTIFACT_RETRY_SECONDS)
 
     async def _keep_running(self) -> None:
         """Restarts the containers until a failure or a stop."""
         pace, clock = self._node.pace, self._node.clock
-        delay = pace.first_restart_delay_seconds
+        backoff = Backoff(pace.first_restart_delay_seconds, pace.longest_restart_delay_seconds)
         was_healthy, retried = False, False
         while True:
             try:
                 await self._start()
-            except _Unhealthy as error:
+            except ContainerUnhealthy as error:
                 if not was_healthy and (retried or error.final):
-                    raise _Failed(str(error)) from error
+                    raise InstanceFailed(str(error)) from error
                 retried = True
                 reason = str(error)
             else:
@@ -245,20 +235,19 @@ class Instance:
                 reason = await self._serve()
                 await asyncio.to_thread(self._note_end)
                 if clock.monotonic() - serving_since > pace.steady_after_seconds:
-                    delay = pace.first_restart_delay_seconds
+                    backoff.reset()
             self._change(InstanceState.STARTING)
-            log.warning("An instance is started again: %s", reason, extra=self._about("restart"))
+            log.warning("An instance restarts: %s", reason, extra=self._about("restart"))
             await self._stop_containers(pace.unhealthy_stop_seconds)
-            await clock.sleep(delay)
-            delay = min(delay * 2, pace.longest_restart_delay_seconds)
+            await clock.sleep(backoff.next_seconds())
 
     async def _start(self) -> None:
         self._run_id = uuid4().hex
         try:
-            for place in self._places:
-                self._running.append(await start_container(place, self._node))
+            for paths in self._paths:
+                self._running.append(await start_container(paths, self._node))
         except CannotStart as error:
-            raise _Failed(cannot_start(self.spec.variant_name, str(error))) from error
+            raise InstanceFailed(cannot_start(self.spec.variant_name, str(error))) from error
         waits = [asyncio.create_task(running.wait_until_healthy()) for running in self._running]
         try:
             await self._watch_start(waits)
@@ -268,29 +257,29 @@ class Instance:
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def _watch_start(self, waits: list[asyncio.Task[None]]) -> None:
-        """Raises _Unhealthy if a container ends before all are healthy, or time is up."""
+        """Raises ContainerUnhealthy if a container ends before all are healthy, or time is up."""
         exits = [running.exited for running in self._running]
         seconds = self.spec.startup_timeout_seconds
         try:
             async with asyncio.timeout(seconds):
                 pending = set(waits)
                 while pending and not any(exited.done() for exited in exits):
-                    await asyncio.wait([*pending, *exits], return_when=asyncio.FIRST_COMPLETED)
+                    await first_of(*pending, *exits)
                     pending = {wait for wait in waits if not wait.done()}
         except TimeoutError:
-            late = next(
+            slow = next(
                 running
                 for running, wait in zip(self._running, waits, strict=True)
                 if not wait.done()
             )
-            known = (await late.describe_ports(), late.describe_end())
-            causes = [f"/ping did not answer 200 within {seconds:g} s", *filter(None, known)]
+            details = (await slow.describe_ports(), slow.describe_end())
+            causes = [f"/ping did not answer 200 within {seconds:g} s", *filter(None, details)]
             cause = "; ".join(causes)
-            raise _Unhealthy(self._say_unhealthy(late, cause), final=True) from None
+            raise ContainerUnhealthy(self._ping_failure(slow, cause), final=True) from None
         for running in self._running:
             if running.exited.done():
-                reason = self._say_unhealthy(running, running.describe_end())
-                raise _Unhealthy(reason, final=running.will_not_load)
+                reason = self._ping_failure(running, running.describe_end())
+                raise ContainerUnhealthy(reason, final=running.will_not_load)
 
     async def _serve(self) -> str:
         """Returns the reason when a container ends or stops answering."""
@@ -305,12 +294,12 @@ class Instance:
 
     def _note_end(self) -> None:
         """Records for gateways why their requests were lost."""
-        ended = [one for one in self._running if one.exited.done()]
-        why = next(filter(None, (one.process.ended_because for one in ended)), None)
-        if why is not None and why.startswith("it "):
-            why = "the container " + why.removeprefix("it ")
+        ended = [running for running in self._running if running.exited.done()]
+        cause = next(filter(None, (running.process.ended_because for running in ended)), None)
+        if cause is not None and cause.startswith("it "):
+            cause = "the container " + cause.removeprefix("it ")
         with contextlib.suppress(OSError):
-            write_end(self._node.home.container_end(self.spec.instance_id), self._run_id, why)
+            write_end(self._node.home.container_end(self.spec.instance_id), self._run_id, cause)
 
     async def _unload_idle_models(self) -> None:
         while self._models.are_open:
@@ -318,11 +307,13 @@ class Instance:
             try:
                 await self._models.unload_idle()
             except Exception:
-                log.exception("Idle models stay loaded.", extra=self._about("models_kept"))
+                log.exception(
+                    "Idle models could not be unloaded.", extra=self._about("models_kept")
+                )
 
     async def _watch(self) -> str:
         pace = self._node.pace
-        failed, told_slots = 0, self._slots()
+        failed, reported_slots = 0, self._slots()
         while True:
             exits = {running.exited for running in self._running}
             await asyncio.wait(
@@ -333,8 +324,8 @@ class Instance:
                     return running.describe_end()
             healthy = await asyncio.gather(*(running.is_healthy() for running in self._running))
             failed = 0 if all(healthy) else failed + 1
-            if self._slots() != told_slots:
-                told_slots = self._slots()
+            if self._slots() != reported_slots:
+                reported_slots = self._slots()
                 self._change(InstanceState.IN_SERVICE)
             if failed >= pace.pings_failed_in_a_row:
                 return f"/ping failed {failed} times in a row."
@@ -355,18 +346,18 @@ class Instance:
     async def _stop_containers(self, grace_seconds: float) -> None:
         await self._models.close()
         await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
-        self._hits.update(self._running_hits())
+        self._past_hits.update(self._running_hits())
         self._running.clear()
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         while self._artifacts:
             await self._node.artifacts.release(self._artifacts.pop())
         home, instance_id = self._node.home, self.spec.instance_id
         await asyncio.to_thread(home.container_end(instance_id).unlink, missing_ok=True)
         await asyncio.to_thread(remove_tree, home.instances / instance_id)
 
-    def _say_unhealthy(self, running: RunningContainer, cause: str) -> str:
-        return failed_ping(running.place.container.hostname, self.spec.variant_name, cause)
+    def _ping_failure(self, running: RunningContainer, cause: str) -> str:
+        return failed_ping(running.paths.container.hostname, self.spec.variant_name, cause)
 
     def _fail(self, reason: str) -> None:
         log.warning("An instance failed: %s", reason, extra=self._about("instance_failed"))

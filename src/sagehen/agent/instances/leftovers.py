@@ -28,14 +28,14 @@ def clear_leftovers(home: Home) -> None:
     marks = tuple(f"{BASE_MARK}={folder}{os.sep}".encode() for folder in folders)
     for process in psutil.process_iter():
         if process.pid != os.getpid() and _has_mark(process.pid, marks):
-            log.warning("Process %d of an earlier container is ended.", process.pid)
+            log.warning("Killing process %d of an earlier container.", process.pid)
             _kill(process)
-    for folder, ours in folders.items():
-        for left in folder.iterdir():
-            if ours.fullmatch(left.name):
-                remove_tree(left)
+    for folder, name_pattern in folders.items():
+        for entry in folder.iterdir():
+            if name_pattern.fullmatch(entry.name):
+                remove_tree(entry)
             else:
-                log.warning("%s is none of Sagehen's, and stays.", left)
+                log.warning("%s is not a folder of Sagehen's and is left alone.", entry)
     for socket in home.run.glob("i-*.sock"):
         if INSTANCE_NAME.match(socket.stem):  # a container's number may follow
             socket.unlink(missing_ok=True)
@@ -54,16 +54,16 @@ def _kill(process: psutil.Process) -> None:
         process.kill()
         process.wait(timeout=5)
     except psutil.Error:
-        log.warning("Process %d does not end.", process.pid)
+        log.warning("Process %d did not end within 5 s.", process.pid)
 
 
-MOST_KEPT = 50
+MAX_ENDED_INSTANCES = 50
 
 
-def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> None:
+def prune_logs(logs: Path, running: frozenset[str], keep: int = MAX_ENDED_INSTANCES) -> None:
     """Removes the oldest `endpoints/<endpoint>/<variant>/<instance>` folders. Blocks.
 
-    Keeps those `running`, and the last `most` of the others.
+    Keeps those `running`, and the last `keep` of the others.
     """
     ended = [
         path
@@ -71,22 +71,22 @@ def prune_logs(logs: Path, running: frozenset[str], most: int = MOST_KEPT) -> No
         if path.name not in running and INSTANCE_NAME.fullmatch(path.name)
     ]
     ended.sort(key=_written_at, reverse=True)
-    for path in ended[most:]:
+    for path in ended[keep:]:
         shutil.rmtree(path, ignore_errors=True)
         for above in (path.parent, path.parent.parent):
             with contextlib.suppress(OSError):
                 above.rmdir()
 
 
-def prune_job_logs(logs: Path, running: frozenset[str], most: int) -> None:
+def prune_job_logs(logs: Path, running: frozenset[str], keep: int) -> None:
     """Removes the oldest `training-jobs/<job>` folders. Blocks.
 
-    Keeps those `running`, and the last `most` of the others.
+    Keeps those `running`, and the last `keep` of the others.
     """
     ended = [path for path in (logs / "training-jobs").glob("*") if path.name not in running]
-    if len(ended) > most:
+    if len(ended) > keep:
         ended.sort(key=_written_at, reverse=True)
-    for path in ended[most:]:
+    for path in ended[keep:]:
         shutil.rmtree(path, ignore_errors=True)
 
 

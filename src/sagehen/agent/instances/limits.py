@@ -38,7 +38,7 @@ class InstanceLimit(StrEnum):
 
 
 LimitHits = dict[InstanceLimit, int]
-_OF_ALL_CONTAINERS = (InstanceLimit.PROCESSES, InstanceLimit.CPU)
+_INSTANCE_WIDE = (InstanceLimit.PROCESSES, InstanceLimit.CPU)
 """reported by each container for the whole instance"""
 
 
@@ -76,9 +76,9 @@ def choose_limits(instance_type: str, settings: "Settings") -> Limits:
 def add_hits(hits: Iterable[LimitHits]) -> LimitHits:
     """Adds the hits of containers that ran at the same time."""
     total: Counter[InstanceLimit] = Counter()
-    for one in hits:
-        for limit, count in one.items():
-            shared = limit in _OF_ALL_CONTAINERS
+    for container_hits in hits:
+        for limit, count in container_hits.items():
+            shared = limit in _INSTANCE_WIDE
             total[limit] = max(total[limit], count) if shared else total[limit] + count
     return dict(total)
 
@@ -93,7 +93,7 @@ def describe_hit(limit: InstanceLimit, limits: Limits) -> str:
     )
 
 
-SHORTEST_SECONDS = 0.5
+MIN_INTERVAL_SECONDS = 0.5
 """shortest interval of CPU measurements"""
 
 
@@ -124,9 +124,9 @@ class Utilization:
     def _cpu(self, cpu_seconds: float) -> float:
         """Percent of one core; `cpu_seconds` falls when a container is restarted."""
         now = self._clock.monotonic()
-        if now - self._since >= SHORTEST_SECONDS:
-            used = cpu_seconds - self._cpu_seconds
-            used = cpu_seconds if used < 0 else used
-            self._cpu_percent = 100 * used / (now - self._since)
+        if now - self._since >= MIN_INTERVAL_SECONDS:
+            seconds = cpu_seconds - self._cpu_seconds
+            seconds = cpu_seconds if seconds < 0 else seconds
+            self._cpu_percent = 100 * seconds / (now - self._since)
             self._since, self._cpu_seconds = now, cpu_seconds
         return self._cpu_percent

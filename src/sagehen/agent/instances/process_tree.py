@@ -55,22 +55,26 @@ def measure_tree(pid: int) -> TreeSize:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """Includes ended descendants that were waited for."""
+    """CPU time of a process and its descendants, with ended ones that were waited for."""
     return sum(sum(map(int, fields[_TIMES])) for fields in _stats(pid)) / _TICKS
 
 
 def tree_listening_ports(pid: int) -> list[int]:
     ports = set()
-    for one in descendants(pid):
+    for descendant in descendants(pid):
         with contextlib.suppress(psutil.Error, OSError):
-            found = psutil.Process(one).net_connections("tcp")
-            ports |= {each.laddr.port for each in found if each.status == psutil.CONN_LISTEN}
+            connections = psutil.Process(descendant).net_connections("tcp")
+            ports |= {
+                connection.laddr.port
+                for connection in connections
+                if connection.status == psutil.CONN_LISTEN
+            }
     return sorted(ports)
 
 
-def _stats(pid: int) -> Iterator[list[bytes]]:
-    for one in descendants(pid):
-        with contextlib.suppress(OSError, ValueError), open(f"/proc/{one}/stat", "rb") as stat:
+def _stats(root: int) -> Iterator[list[bytes]]:
+    for pid in descendants(root):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/stat", "rb") as stat:
             # The name in brackets may hold any character.
             yield stat.read().rpartition(b")")[2].split()
 
@@ -79,13 +83,13 @@ def end_trees(roots: Iterable[int]) -> None:
     """Kills processes with all descendants, even while these fork. Blocks briefly."""
     roots, stopped, quiet = tuple(roots), set[int](), 0
     for _ in range(STOPPING_ROUNDS):
-        found = {pid for root in roots for pid in descendants(root)} - stopped
+        pids = {pid for root in roots for pid in descendants(root)} - stopped
         # Look twice: a listing may miss the sibling of a process that ends.
-        quiet = 0 if found else quiet + 1
+        quiet = 0 if pids else quiet + 1
         if quiet > 1:
             break
-        _signal(found, signal.SIGSTOP)
-        stopped |= found
+        _signal(pids, signal.SIGSTOP)
+        stopped |= pids
     _signal(stopped, signal.SIGKILL)
 
 
@@ -95,28 +99,28 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def descendants(pid: int) -> Iterator[int]:
-    """Yields `pid` too; may miss some while others end."""
-    waiting = [pid]
-    while waiting:
-        one = waiting.pop()
-        yield one
+def descendants(root: int) -> Iterator[int]:
+    """Yields `root` too; may miss some while others end."""
+    pending = [root]
+    while pending:
+        pid = pending.pop()
+        yield pid
         with contextlib.suppress(OSError, psutil.Error):
-            waiting += children(one)
+            pending += children(pid)
 
 
 def children(pid: int) -> list[int]:
     """Raises OSError or psutil.Error if the process has ended."""
     if not _LISTS_CHILDREN:
         return [child.pid for child in psutil.Process(pid).children()]
-    found: list[int] = []
+    pids: list[int] = []
     for thread in os.listdir(f"/proc/{pid}/task"):
         with (
             contextlib.suppress(FileNotFoundError, ProcessLookupError),
-            open(f"/proc/{pid}/task/{thread}/children") as listed,
+            open(f"/proc/{pid}/task/{thread}/children") as file,
         ):
-            found += map(int, listed.read().split())
-    return found
+            pids += map(int, file.read().split())
+    return pids
 
 
 EXACT_SECONDS = 1.0

@@ -7,15 +7,16 @@ import signal
 from dataclasses import dataclass
 
 from sagehen.agent.errors import CannotStart
-from sagehen.agent.http import exchange
-from sagehen.agent.instances.container_plan import ContainerPlace, choose_address, plan_launch
+from sagehen.agent.instances.container_plan import ContainerPaths, choose_address, plan_launch
 from sagehen.agent.instances.failures import explain
 from sagehen.agent.launchers.launcher import Process
-from sagehen.agent.multimodel.container_client import ModelCalls
+from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.agent.node import Node, Pace
 from sagehen.base.container_exits import WILL_NOT_LOAD
 from sagehen.base.errors import Unavailable
+from sagehen.base.retry import Backoff
 from sagehen.frame.images import find_launch
+from sagehen.http1.call import call_once
 
 __all__ = ["RunningContainer", "start_container"]
 
@@ -30,46 +31,48 @@ _SLOTS = re.compile("[1-9][0-9]{0,5}")
 class RunningContainer:
     """A container that has been started."""
 
-    place: ContainerPlace
+    paths: ContainerPaths
     address: str
     process: Process
     exited: asyncio.Task[int]
     pace: Pace
     is_ours: bool = False
     """our model server runs in it"""
-    said_slots: str | None = None
+    reported_slots: str | None = None
     """from the last `/ping`"""
 
     @property
     def slots(self) -> int | None:
         """Most concurrent requests: the user's value, or else the container's."""
-        said = (self.place.container.environment.get(SLOTS_VARIABLE), self.said_slots)
-        return next((int(one) for one in said if one and _SLOTS.fullmatch(one)), None)
+        values = (self.paths.container.environment.get(SLOTS_VARIABLE), self.reported_slots)
+        return next((int(value) for value in values if value and _SLOTS.fullmatch(value)), None)
 
     async def wait_until_healthy(self) -> None:
-        interval = self.pace.first_ping_interval_seconds
+        pace = self.pace
+        backoff = Backoff(
+            pace.first_ping_interval_seconds, pace.longest_ping_interval_seconds, factor=1.2
+        )
         loop = asyncio.get_running_loop()
-        hint_at: float | None = loop.time() + self.pace.port_hint_seconds
+        hint_at: float | None = loop.time() + pace.port_hint_seconds
         while not await self.is_healthy():
             if hint_at is not None and loop.time() >= hint_at:
                 hint_at = None
                 if hint := await self.describe_ports():
                     await asyncio.to_thread(self.process.note, hint)
-            await asyncio.sleep(interval)
-            interval = min(interval * 1.2, self.pace.longest_ping_interval_seconds)
+            await asyncio.sleep(backoff.next_seconds())
 
     async def is_healthy(self) -> bool:
         """Whether `/ping`, and `/models` of a multi-model container, answer in time."""
         try:
-            answer = await exchange(
+            answer = await call_once(
                 self.address, "GET", "/ping", timeout_seconds=self.pace.ping_timeout_seconds
             )
             if answer.status != 200:
                 return False
-            self.said_slots = answer.headers.get(SLOTS_HEADER)
+            self.reported_slots = answer.headers.get(SLOTS_HEADER)
             return (
-                not self.place.container.multi_model
-                or await ModelCalls(self.address).is_multi_model()
+                not self.paths.container.multi_model
+                or await ContainerClient(self.address).is_multi_model()
             )
         except Unavailable:
             return False
@@ -81,7 +84,7 @@ class RunningContainer:
         self.process.kill()
         await asyncio.wait({self.exited}, timeout=KILL_SECONDS)
         with contextlib.suppress(OSError):
-            self.place.socket.unlink(missing_ok=True)
+            self.paths.socket.unlink(missing_ok=True)
 
     async def describe_ports(self) -> str:
         """Says where the container listens if not on its own port; else ""."""
@@ -111,28 +114,27 @@ class RunningContainer:
         if self.will_not_load:
             return reason
         status = self.exited.result()
-        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        return f"{reason}; {how}"
+        ending = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        return f"{reason}; {ending}"
 
 
-async def start_container(place: ContainerPlace, node: Node) -> RunningContainer:
+async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer:
     """The container's folder must exist.
 
     Raises:
         CannotStart: the image is unknown, or its command cannot be run.
     """
-    launch = find_launch(place.container.image, node.settings.images)
+    launch = find_launch(paths.container.image, node.settings.images)
     if launch is None:
-        raise CannotStart(f"the image {place.container.image} is not known")
+        raise CannotStart(f"the image {paths.container.image} is not known")
     ports = node.ports.take()
-    try:
-        address = choose_address(place, launch, ports)
-        plan = plan_launch(place, launch, address, ports, node.settings)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(node.ports.release, ports)
+        address = choose_address(paths, launch, ports)
+        plan = plan_launch(paths, launch, address, ports, node.settings)
         process = await node.launcher.start(plan)
-    except BaseException:
-        node.ports.give_back(ports)
-        raise
+        on_failure.pop_all()
     exited = asyncio.create_task(process.wait())
-    exited.add_done_callback(lambda _: node.ports.give_back(ports))
+    exited.add_done_callback(lambda _: node.ports.release(ports))
     is_ours = launch.adapter is not None
-    return RunningContainer(place, address, process, exited, node.pace, is_ours)
+    return RunningContainer(paths, address, process, exited, node.pace, is_ours)

@@ -9,7 +9,7 @@ from sagehen.agent.instances.container_plan import SYSTEM_PATH, hidden_paths
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
 from sagehen.agent.jobs.failures import JobFailed
-from sagehen.agent.jobs.host_folders import FIRST_HOST, HostPlace
+from sagehen.agent.jobs.host_folders import FIRST_HOST, HostPaths
 from sagehen.agent.jobs.network import SHARED_ADDRESS
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.base.address import client_url
@@ -29,7 +29,7 @@ PROGRAM = "sagemaker_program"
 
 
 def plan_job_launch(
-    place: HostPlace, settings: "Settings", base: Path, master_port: int
+    paths: HostPaths, settings: "Settings", base: Path, master_port: int
 ) -> LaunchPlan:
     """Reads two small files.
 
@@ -41,39 +41,39 @@ def plan_job_launch(
         JobFailed: no program is named.
         HomeError: there are no access keys.
     """
-    spec = place.spec
-    command, folder = _command(place, settings)
+    spec = paths.spec
+    command, folder = _command(paths, settings)
     return LaunchPlan(
-        instance_id=f"{spec.attempt_id}-{place.host}",
-        name=place.host,
+        instance_id=f"{spec.attempt_id}-{paths.host}",
+        name=paths.host,
         command=command,
-        environment=_environment(place, settings, base, master_port),
+        environment=_environment(paths, settings, base, master_port),
         folder=folder,
-        log=place.log,
+        log=paths.log,
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(spec.instance_type, settings),
-        base=place.base,
-        hosts=place.hosts,
-        hidden=_hidden(place.home, settings) if spec.network_isolation else (),
+        base=paths.base,
+        hosts=paths.hosts,
+        hidden=_hidden(paths.home, settings) if spec.network_isolation else (),
     )
 
 
-def _command(place: HostPlace, settings: "Settings") -> tuple[tuple[str, ...], Path]:
-    spec = place.spec
+def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], Path]:
+    spec = paths.spec
     if spec.entrypoint:
-        return (*spec.entrypoint, *spec.arguments), place.code
+        return (*spec.entrypoint, *spec.arguments), paths.code
     launch = find_launch(spec.image, settings.images)
     if launch is not None and launch.command is not None:
         # The command stands for the image, without SageMaker's argument `train`; it may
         # name a file beside sagehen.toml.
-        return (*launch.command, *spec.arguments), place.home.path
+        return (*launch.command, *spec.arguments), paths.home.path
     if PROGRAM in spec.hyperparameters:
         return (
             sys.executable,
             "-m",
             "sagehen.containers.training_toolkit",
             *spec.arguments,
-        ), place.code
+        ), paths.code
     raise JobFailed(_no_program(spec))
 
 
@@ -92,32 +92,32 @@ def _no_program(spec: JobSpec) -> str:
 
 
 def _environment(
-    place: HostPlace, settings: "Settings", base: Path, master_port: int
+    paths: HostPaths, settings: "Settings", base: Path, master_port: int
 ) -> dict[str, str]:
     """Precedence: fixed values, the user's variables, our defaults."""
-    spec = place.spec
+    spec = paths.spec
     suggested = {
-        "PATH": f"{place.python.parent}:{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "PATH": f"{paths.python.parent}:{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
-        "HOME": str(place.folder),
-        "TMPDIR": str(place.tmp),
+        "HOME": str(paths.folder),
+        "TMPDIR": str(paths.tmp),
         "PYTHONUNBUFFERED": "1",
         # shared by all jobs
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         "AWS_DEFAULT_REGION": settings.region,
         "SAGEMAKER_REGION": settings.region,
         # As in AWS's PyTorch containers. Host names need an own /opt/ml.
-        "MASTER_ADDR": SHARED_ADDRESS if base == place.base else FIRST_HOST,
+        "MASTER_ADDR": SHARED_ADDRESS if base == paths.base else FIRST_HOST,
         "MASTER_PORT": str(master_port),
         **pip_variables(),
-        **({} if spec.network_isolation else _access(place.home, settings)),
+        **({} if spec.network_isolation else _access(paths.home, settings)),
     }
     fixed = {
-        BASE_MARK: str(place.base),
+        BASE_MARK: str(paths.base),
         "SAGEMAKER_BASE_DIR": str(base),
         "SAGEMAKER_SUBMIT_DIRECTORY": str(base / "code"),
-        "SAGEHEN_PYTHON": str(place.python),
-        "SAGEHEN_ENVIRONMENTS": str(place.home.environments),
+        "SAGEHEN_PYTHON": str(paths.python),
+        "SAGEHEN_ENVIRONMENTS": str(paths.home.environments),
         "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
         "TRAINING_JOB_NAME": spec.job_name,
         "TRAINING_JOB_ARN": spec.job_arn,

@@ -65,10 +65,10 @@ class EndedReports:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for unfinished in self._folder.glob("*.new"):
             unfinished.unlink(missing_ok=True)
-        found = (_read(path) for path in sorted(self._folder.glob("*.json")))
-        return [report for report in found if report is not None]
+        reports = (_read(path) for path in sorted(self._folder.glob("*.json")))
+        return [report for report in reports if report is not None]
 
-    def keep(self, report: JobReport) -> None:
+    def save(self, report: JobReport) -> None:
         """Raises OSError."""
         path = self._path(report.attempt_id)
         draft = path.with_suffix(".new")

@@ -9,23 +9,23 @@ import msgspec
 
 from sagehen.agent.jobs.disk_allowance import Allowance, used_bytes
 from sagehen.agent.jobs.failures import JobFailed, disk_full
-from sagehen.agent.jobs.host_folders import HostPlace
+from sagehen.agent.jobs.host_folders import HostPaths
 from sagehen.base.clock import Clock
 
-__all__ = ["DiskRoom", "read_room", "watch_room", "watch_volumes"]
+__all__ = ["DiskSpace", "read_disk_space", "watch_disk_space", "watch_volumes"]
 
-PAUSE_SECONDS = 10.0
-PAUSE_PER_LOOK = 20
+VOLUME_PAUSE_SECONDS = 10.0
+PAUSE_PER_MEASUREMENT = 20
 """times as long as the look took, for a million files"""
-ROOM_PAUSE_SECONDS = 0.5
+DISK_PAUSE_SECONDS = 0.5
 """some disks write 1 GB/s"""
-MOST_FLOOR_BYTES = 64 * 2**20
+MAX_FLOOR_BYTES = 64 * 2**20
 FLOOR_SHARE = 0.05
-"""of the disk, up to MOST_FLOOR_BYTES; above the store's reserve, so that state can still be
+"""of the disk, up to MAX_FLOOR_BYTES; above the store's reserve, so that state can still be
 written"""
 
 
-class DiskRoom(msgspec.Struct, frozen=True):
+class DiskSpace(msgspec.Struct, frozen=True):
     """Space on the disk of all jobs, in bytes."""
 
     free: int
@@ -33,51 +33,51 @@ class DiskRoom(msgspec.Struct, frozen=True):
 
     @property
     def floor(self) -> int:
-        return int(min(MOST_FLOOR_BYTES, FLOOR_SHARE * self.size))
+        return int(min(MAX_FLOOR_BYTES, FLOOR_SHARE * self.size))
 
     @property
     def is_low(self) -> bool:
         return self.free < self.floor
 
 
-def read_room(folder: Path) -> DiskRoom:
+def read_disk_space(folder: Path) -> DiskSpace:
     """Blocks."""
     disk = os.statvfs(folder)
-    return DiskRoom(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
+    return DiskSpace(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize)
 
 
-async def watch_volumes(places: Sequence[HostPlace], clock: Clock) -> None:
+async def watch_volumes(hosts: Sequence[HostPaths], clock: Clock) -> None:
     """Runs until cancelled. Raises JobFailed."""
-    allowance = Allowance(places[0].spec.volume_gb)
-    pause = PAUSE_SECONDS
+    allowance = Allowance(hosts[0].spec.volume_gb)
+    pause = VOLUME_PAUSE_SECONDS
     while True:
         await clock.sleep(pause)
-        began = clock.monotonic()
-        for place in places:
-            allowance.check_used(await asyncio.to_thread(used_bytes, place.folder))
-        pause = max(PAUSE_SECONDS, PAUSE_PER_LOOK * (clock.monotonic() - began))
+        started = clock.monotonic()
+        for paths in hosts:
+            allowance.check_used(await asyncio.to_thread(used_bytes, paths.folder))
+        pause = max(VOLUME_PAUSE_SECONDS, PAUSE_PER_MEASUREMENT * (clock.monotonic() - started))
 
 
-async def watch_room(places: Sequence[HostPlace], clock: Clock) -> None:
+async def watch_disk_space(hosts: Sequence[HostPaths], clock: Clock) -> None:
     """Runs until cancelled.
 
     Raises:
         JobFailed: the disk is nearly full, and no job uses more than this one.
     """
-    job = places[0].folder.parent
-    pause = ROOM_PAUSE_SECONDS
+    job = hosts[0].folder.parent
+    pause = DISK_PAUSE_SECONDS
     while True:
         await clock.sleep(pause)
-        began = clock.monotonic()
-        room = await asyncio.to_thread(read_room, job.parent)
-        if room.is_low and await asyncio.to_thread(_has_most, job, room):
+        started = clock.monotonic()
+        disk = await asyncio.to_thread(read_disk_space, job.parent)
+        if disk.is_low and await asyncio.to_thread(_uses_most, job, disk):
             raise JobFailed(
-                disk_full("The job was ended, as none has more on it.", room.free, room.size)
+                disk_full("This job was ended because it uses the most.", disk.free, disk.size)
             )
-        pause = max(ROOM_PAUSE_SECONDS, PAUSE_PER_LOOK * (clock.monotonic() - began))
+        pause = max(DISK_PAUSE_SECONDS, PAUSE_PER_MEASUREMENT * (clock.monotonic() - started))
 
 
-def _has_most(job: Path, room: DiskRoom) -> bool:
-    mine = used_bytes(job)
+def _uses_most(job: Path, disk: DiskSpace) -> bool:
+    own_bytes = used_bytes(job)
     others = (used_bytes(other) for other in job.parent.iterdir() if other != job)
-    return mine >= room.floor and mine >= max(others, default=0)
+    return own_bytes >= disk.floor and own_bytes >= max(others, default=0)

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from sagehen.agent.jobs.failures import JobFailed
@@ -20,44 +20,46 @@ class Allowance:
 
     def __init__(self, volume_gb: int) -> None:
         self._gb = volume_gb
-        self.most_bytes = volume_gb * GIGABYTE
-        self._taken = 0
+        self.max_bytes = volume_gb * GIGABYTE
+        self._charged_bytes = 0
         self._lock = threading.Lock()
 
     @property
-    def left(self) -> int:
-        return self.most_bytes - self._taken
+    def remaining_bytes(self) -> int:
+        return self.max_bytes - self._charged_bytes
 
     def check_inputs(self, size: int) -> None:
         """Raises JobFailed."""
-        if size > self.most_bytes:
+        if size > self.max_bytes:
             raise JobFailed(
                 f"ClientError: Data download failed:The input has {size} bytes, more than the "
                 f"{self._gb} GB of its volume. Ask for a larger one (VolumeSizeInGB)."
             )
 
     @contextmanager
-    def lent(self) -> Iterator[Callable[[int], None]]:
+    def charge(self) -> Iterator[Callable[[int], None]]:
         """Counts written bytes; refunds all on failure."""
-        mine = 0
+        charged = 0
 
-        def take(size: int) -> None:
-            nonlocal mine
+        def add(size: int) -> None:
+            nonlocal charged
             with self._lock:
-                self._taken += size
-            mine += size
-            self.check_inputs(self._taken)
+                self._charged_bytes += size
+            charged += size
+            self.check_inputs(self._charged_bytes)
 
-        try:
-            yield take
-        except BaseException:
+        def refund() -> None:
             with self._lock:
-                self._taken -= mine
-            raise
+                self._charged_bytes -= charged
+
+        with ExitStack() as on_failure:
+            on_failure.callback(refund)
+            yield add
+            on_failure.pop_all()
 
     def check_used(self, size: int) -> None:
         """Raises JobFailed."""
-        if size > self.most_bytes:
+        if size > self.max_bytes:
             raise JobFailed(
                 f"ClientError: The job has filled its disk: {size} bytes, more than the "
                 f"{self._gb} GB of its volume. Write less, or ask for a larger one "
@@ -67,14 +69,14 @@ class Allowance:
 
 def used_bytes(folder: Path) -> int:
     """Blocks."""
-    total, left = 0, [str(folder)]
-    while left:
+    total, pending = 0, [str(folder)]
+    while pending:
         try:
-            with os.scandir(left.pop()) as entries:
+            with os.scandir(pending.pop()) as entries:
                 for entry in entries:
                     total += _size(entry)
                     if entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
+                        pending.append(entry.path)
         except OSError:
             continue  # removed, or not readable
     return total

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from sagehen.agent.instances.failures import LONGEST_REASON, explain
+from sagehen.agent.instances.failures import MAX_REASON_CHARACTERS, explain
 from sagehen.base.errors import SagehenError
 
 __all__ = [
@@ -31,7 +31,7 @@ class JobFailed(SagehenError):
     """The job's or its caller's fault; the message is the FailureReason."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(_cut(reason, LONGEST_REASON))
+        super().__init__(_truncated(reason, MAX_REASON_CHARACTERS))
 
 
 class JobLost(SagehenError):
@@ -43,17 +43,17 @@ class JobLost(SagehenError):
 
 
 def internal_error(cause: str) -> str:
-    said = "InternalServerError: We encountered an internal error. Please try again."
-    return _cut(f"{said} ({cause}", LONGEST_REASON - 1) + ")"
+    message = "InternalServerError: We encountered an internal error. Please try again."
+    return _truncated(f"{message} ({cause}", MAX_REASON_CHARACTERS - 1) + ")"
 
 
-def nothing_found(url: str, bucket: str, said: str = "") -> str:
-    error = f" Error message from S3: {said}" if said else ""
+def nothing_found(url: str, bucket: str, store_error: str = "") -> str:
+    suffix = f" Error message from S3: {store_error}" if store_error else ""
     return (
         f'ClientError: Data download failed:No S3 objects found under S3 URL "{url}" given in '
         "input data source. Please ensure that the bucket exists in the selected region, that "
         "objects exist under that S3 prefix, and that the role has "
-        f'"s3:ListBucket" permissions on bucket "{bucket}".{error}'
+        f'"s3:ListBucket" permissions on bucket "{bucket}".{suffix}'
     )
 
 
@@ -61,22 +61,23 @@ def download_failed(code: str, url: str) -> str:
     return f"ClientError: Data download failed:{code} (404): {_MISSING[code]} ({url})"
 
 
-def upload_failed(url: str, why: str) -> str:
-    return f"ClientError: Artifact upload failed:{why} ({url})"
+def upload_failed(url: str, reason: str) -> str:
+    return f"ClientError: Artifact upload failed:{reason} ({url})"
 
 
-def code_failed(url: str, why: str) -> str:
+def code_failed(url: str, reason: str) -> str:
     return (
         f"ClientError: The code archive {url} (hyperparameter sagemaker_submit_directory) cannot "
-        f"be used, it has to be a tar.gz in S3: {why}"
+        f"be used, it has to be a tar.gz in S3: {reason}"
     )
 
 
-def disk_full(what: str, free: int, size: int) -> str:
+def disk_full(consequence: str, free: int, size: int) -> str:
     return (
         f"ClientError: The disk that holds training jobs has too little room: {free} of its {size} "
-        f"bytes are free. {what} Write less, make room on the disk, or keep objects elsewhere "
-        "(object_store_url); VolumeSizeInGB, times the jobs that run at once, should fit on it."
+        f"bytes are free. {consequence} Write less, make room on the disk, or keep objects "
+        "elsewhere (object_store_url); VolumeSizeInGB, times the jobs that run at once, should "
+        "fit on it."
     )
 
 
@@ -89,17 +90,17 @@ def cannot_run(cause: str) -> str:
 
 def script_failed(failure: Path, last_lines: Sequence[str], status: int) -> str:
     """Reads the beginning of `output/failure`."""
-    said = _read_beginning(failure) or explain(last_lines)
+    message = _read_beginning(failure) or explain(last_lines)
     ending = f", exit code: {exit_code(status)}"
-    kind = "" if said.startswith(_KINDS) else "AlgorithmError: "
-    return _cut(f"{kind}{said}", LONGEST_REASON - len(ending)) + ending
+    kind = "" if message.startswith(_KINDS) else "AlgorithmError: "
+    return _truncated(f"{kind}{message}", MAX_REASON_CHARACTERS - len(ending)) + ending
 
 
 def out_of_memory(cause: str, status: int) -> str:
-    return _cut(
+    return _truncated(
         "ClientError: Please use an instance type with more memory, or reduce the size of job "
         f"data processed on an instance. ({cause}), exit code: {exit_code(status)}",
-        LONGEST_REASON,
+        MAX_REASON_CHARACTERS,
     )
 
 
@@ -113,12 +114,12 @@ def _read_beginning(path: Path) -> str:
         if not path.is_file():  # reading a pipe would block
             return ""
         with path.open("rb") as file:
-            data = file.read(4 * LONGEST_REASON)
+            data = file.read(4 * MAX_REASON_CHARACTERS)
     except OSError:
         return ""
     return data.decode("utf-8", "replace").strip()
 
 
-def _cut(text: str, length: int) -> str:
-    """Also removes characters that JSON or PostgreSQL cannot hold."""
+def _truncated(text: str, length: int) -> str:
+    """Truncates, and replaces characters that JSON or PostgreSQL cannot hold."""
     return text[:length].replace("\0", "\ufffd").encode("utf-8", "replace").decode()

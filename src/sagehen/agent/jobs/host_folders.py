@@ -14,19 +14,19 @@ from sagehen.base.own_python import make_own_python, own_python
 from sagehen.frame.job_specs import ChannelSpec, JobSpec
 from sagehen.frame.s3_locations import parse_location
 
-__all__ = ["FIRST_HOST", "HostPlace", "check_spec", "host_places", "prepare_place"]
+__all__ = ["FIRST_HOST", "HostPaths", "check_spec", "host_paths", "prepare_folders"]
 
 FIRST_HOST = "algo-1"
-MOST_HOSTS = 100
+MAX_HOSTS = 100
 OPT_ML = PurePosixPath("/opt/ml")
 
 _JOB_NAME = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,62}")
 _CHANNEL_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9.\-_]{1,64}")
-_OURS = ("input", "model", "output", "code")
+_RESERVED = ("input", "model", "output", "code")
 
 
 @dataclass(frozen=True)
-class HostPlace:
+class HostPaths:
     """The folders of one host of one attempt."""
 
     home: Home
@@ -87,7 +87,7 @@ class HostPlace:
 
     @property
     def checkpoints(self) -> Path | None:
-        """None if the job keeps none."""
+        """The folder of checkpoints; None if the job has no CheckpointConfig."""
         checkpoint = self.spec.checkpoint
         if checkpoint is None:
             return None
@@ -101,16 +101,16 @@ class HostPlace:
         return self.inputs / name
 
 
-def host_places(home: Home, spec: JobSpec) -> list[HostPlace]:
-    return [HostPlace(home, spec, number) for number in range(1, spec.instance_count + 1)]
+def host_paths(home: Home, spec: JobSpec) -> list[HostPaths]:
+    return [HostPaths(home, spec, number) for number in range(1, spec.instance_count + 1)]
 
 
 def check_spec(spec: JobSpec) -> None:
     """Raises Invalid for a bad file name or address."""
     if not _JOB_NAME.fullmatch(spec.job_name):
         raise Invalid(f"{spec.job_name[:100]!r} cannot be a job's name.")
-    if not 1 <= spec.instance_count <= MOST_HOSTS:
-        raise Invalid(f"A job has 1 to {MOST_HOSTS} hosts, not {spec.instance_count}.")
+    if not 1 <= spec.instance_count <= MAX_HOSTS:
+        raise Invalid(f"A job has 1 to {MAX_HOSTS} hosts, not {spec.instance_count}.")
     names = [channel.name for channel in spec.channels]
     if len(set(names)) != len(names):
         raise Invalid(f"Two channels have the same name: {', '.join(sorted(names))}.")
@@ -138,7 +138,7 @@ def _check_channel(channel: ChannelSpec) -> None:
 def _check_checkpoints(local_path: str) -> None:
     path = PurePosixPath(local_path)
     below = path.relative_to(OPT_ML).parts if path.is_relative_to(OPT_ML) else ()
-    if not below or ".." in below or below[0] in _OURS or "\0" in local_path:
+    if not below or ".." in below or below[0] in _RESERVED or "\0" in local_path:
         raise Invalid(
             f"The checkpoints' LocalPath {local_path[:200]!r} is not a folder of their own below "
             "/opt/ml, such as /opt/ml/checkpoints."
@@ -151,37 +151,39 @@ GROUP = "homogeneousCluster"
 """SageMaker's name for a job without groups"""
 
 
-def prepare_place(place: HostPlace) -> None:
+def prepare_folders(paths: HostPaths) -> None:
     """Creates folders and files, before the data comes. Blocks; raises OSError."""
-    folders = [place.config, place.base / "input" / "data", place.model, place.output, place.code]
-    folders += [place.channel(channel.name) for channel in place.spec.channels]
-    if place.checkpoints is not None:
-        folders.append(place.checkpoints)
-    place.folder.mkdir(mode=0o700, parents=True)
-    place.tmp.mkdir()
-    make_own_python(place.folder / "python")
+    folders = [paths.config, paths.base / "input" / "data", paths.model, paths.output, paths.code]
+    folders += [paths.channel(channel.name) for channel in paths.spec.channels]
+    if paths.checkpoints is not None:
+        folders.append(paths.checkpoints)
+    paths.folder.mkdir(mode=0o700, parents=True)
+    paths.tmp.mkdir()
+    make_own_python(paths.folder / "python")
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    for name, content in _configs(place).items():
-        (place.config / name).write_text(json.dumps(content))
+    for name, content in _configs(paths).items():
+        (paths.config / name).write_text(json.dumps(content))
 
 
-def _configs(place: HostPlace) -> dict[str, dict[str, Any]]:
-    spec = place.spec
+def _configs(paths: HostPaths) -> dict[str, dict[str, Any]]:
+    spec = paths.spec
     return {
         "hyperparameters.json": spec.hyperparameters,
         "inputdataconfig.json": {channel.name: _channel(channel) for channel in spec.channels},
-        "resourceconfig.json": _resources(spec, place.host),
+        "resourceconfig.json": _resources(spec, paths.host),
     }
 
 
 def _channel(channel: ChannelSpec) -> dict[str, str]:
-    said = {
+    config = {
         "TrainingInputMode": channel.input_mode,
         "S3DistributionType": channel.distribution,
         "RecordWrapperType": channel.record_wrapper,
     }
-    return said if channel.content_type is None else {"ContentType": channel.content_type, **said}
+    return (
+        config if channel.content_type is None else {"ContentType": channel.content_type, **config}
+    )
 
 
 def _resources(spec: JobSpec, host: str) -> dict[str, Any]:

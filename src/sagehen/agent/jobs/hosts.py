@@ -15,12 +15,13 @@ from sagehen.agent.jobs.failures import (
     out_of_memory,
     script_failed,
 )
-from sagehen.agent.jobs.host_folders import HostPlace
+from sagehen.agent.jobs.host_folders import HostPaths
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.network import JobNetwork, claim_network
 from sagehen.agent.jobs.stop_request import StopState
 from sagehen.agent.launchers.launcher import Process
 from sagehen.agent.messages import JobSample
+from sagehen.base.concurrency import first_of
 
 __all__ = ["JobHost", "JobHosts"]
 
@@ -33,7 +34,7 @@ SIGNALLED = 128
 class JobHost:
     """A started container of a job."""
 
-    place: HostPlace
+    paths: HostPaths
     process: Process
     exited: asyncio.Task[int]
 
@@ -46,11 +47,11 @@ class JobHost:
     async def samples(self) -> list[JobSample]:
         memory = await self.process.memory_bytes()
         seconds = await self.process.cpu_seconds()
-        used = await asyncio.to_thread(self.utilization.read, memory, seconds)
-        job = self.place.spec.job_name
+        utilization = await asyncio.to_thread(self.utilization.read, memory, seconds)
+        job = self.paths.spec.job_name
         return [
-            JobSample(name=name, job=job, host=self.place.host, value=value)
-            for name, value in used.items()
+            JobSample(name=name, job=job, host=self.paths.host, value=value)
+            for name, value in utilization.items()
         ]
 
     @property
@@ -59,10 +60,10 @@ class JobHost:
         code = exit_code(self.status or 0)
         return code - SIGNALLED if code >= SIGNALLED else None
 
-    def say_failure(self) -> str:
+    def describe_failure(self) -> str:
         """Says why the container failed. Reads the beginning of a file."""
         status, cause = self.exited.result(), self.process.ended_because
-        failure = self.place.failure
+        failure = self.paths.failure
         if cause is not None:
             return out_of_memory(cause, status)
         return script_failed(failure, self.process.last_lines(), status)
@@ -72,10 +73,10 @@ class JobHosts:
     """The containers of a job."""
 
     def __init__(
-        self, places: Sequence[HostPlace], around: JobContext, metrics: JobMetrics
+        self, paths: Sequence[HostPaths], context: JobContext, metrics: JobMetrics
     ) -> None:
-        self._places = places
-        self._around = around
+        self._paths = paths
+        self._context = context
         self._metrics = metrics
         self._hosts: list[JobHost] = []
         self._network: JobNetwork | None = None
@@ -96,41 +97,41 @@ class JobHosts:
             OSError: a small file cannot be written.
         """
         self._network = claim_network()
-        names = self._network.hosts_file([place.host for place in self._places])
-        for place in self._places:
-            place.hosts.write_text(names)
-            await self._start(place, self._network)
+        hosts_file = self._network.hosts_file([paths.host for paths in self._paths])
+        for paths in self._paths:
+            paths.hosts.write_text(hosts_file)
+            await self._start(paths, self._network)
 
-    async def _start(self, place: HostPlace, network: JobNetwork) -> None:
-        launcher = self._around.launcher
-        base = launcher.seen_base(place.base)
-        plan = plan_job_launch(place, self._around.settings, base, network.master_port)
+    async def _start(self, paths: HostPaths, network: JobNetwork) -> None:
+        launcher = self._context.launcher
+        base = launcher.container_base(paths.base)
+        plan = plan_job_launch(paths, self._context.settings, base, network.master_port)
         try:
             process = await launcher.start(replace(plan, listener=self._metrics.lines()))
         except CannotStart as error:
             raise JobFailed(cannot_run(str(error))) from error
-        used = Utilization(plan.limits, place.home.path, self._around.clock)
+        utilization = Utilization(plan.limits, paths.home.path, self._context.clock)
         exited = asyncio.create_task(process.wait())
-        self._hosts.append(JobHost(place, process, exited, used))
+        self._hosts.append(JobHost(paths, process, exited, utilization))
 
     async def samples(self) -> list[JobSample]:
         running = [host for host in self._hosts if host.status is None]
-        told = await asyncio.gather(*(host.samples() for host in running))
-        return [sample for samples in told for sample in samples]
+        by_host = await asyncio.gather(*(host.samples() for host in running))
+        return [sample for samples in by_host for sample in samples]
 
     async def wait(self) -> None:
         """Waits until all have ended, or one has failed."""
-        while self.failed is None and (left := self._running()):
-            await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        while self.failed is None and (running := self._running()):
+            await first_of(*running)
 
-    async def end(self, orders: StopState, before_signal: Callable[[], Awaitable[None]]) -> None:
-        """Terminates running containers; kills them after the grace of `orders`."""
+    async def end(self, stop: StopState, before_signal: Callable[[], Awaitable[None]]) -> None:
+        """Terminates running containers; kills them after the grace of `stop`."""
         if self._running():
             await before_signal()
         for host in self._hosts:
             host.process.terminate()
-        while self._running() and orders.grace_left() > 0:
-            await orders.wait_or(self._running())
+        while self._running() and stop.grace_left() > 0:
+            await stop.wait_or(self._running())
         if self._running():
             await before_signal()
         await self.kill()

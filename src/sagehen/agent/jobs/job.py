@@ -17,13 +17,14 @@ from sagehen.agent.changes import Changes
 from sagehen.agent.jobs.context import EndedReports, JobContext
 from sagehen.agent.jobs.data.data import JobData
 from sagehen.agent.jobs.data.transfers import DiskFull
-from sagehen.agent.jobs.disk import watch_room, watch_volumes
+from sagehen.agent.jobs.disk import watch_disk_space, watch_volumes
 from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
-from sagehen.agent.jobs.host_folders import host_places, prepare_place
+from sagehen.agent.jobs.host_folders import host_paths, prepare_folders
 from sagehen.agent.jobs.hosts import JobHosts
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.stop_request import StopState
 from sagehen.agent.messages import JobSample
+from sagehen.base.concurrency import first_of
 from sagehen.frame.job_specs import (
     JobOutcome,
     JobPhase,
@@ -46,19 +47,23 @@ class AttemptEnding:
     fits: bool = True
 
     @property
-    def outputs_are_kept(self) -> bool:
+    def uploads_outputs(self) -> bool:
         return self.fits and self.outcome is not JobOutcome.INTERRUPTED
 
-    def without_room(self, why: JobFailed) -> "AttemptEnding":
+    def with_lost_outputs(self, failure: JobFailed) -> "AttemptEnding":
         """Returns this ending for a job whose results could not be stored."""
-        if not self.outputs_are_kept:
+        if not self.uploads_outputs:
             return self  # resumed, or failed already
-        said = "" if self.reason is None else f"{self.reason} "
-        return replace(self, outcome=JobOutcome.FAILED, reason=str(JobFailed(f"{said}{why}")))
+        prefix = "" if self.reason is None else f"{self.reason} "
+        return replace(self, outcome=JobOutcome.FAILED, reason=str(JobFailed(f"{prefix}{failure}")))
 
 
-class _Told(Exception):
-    """The job was told to end before its code ran."""
+class _StopRequested(Exception):
+    """A stop request came before the job's code ran."""
+
+    def __init__(self, outcome: JobOutcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
 
 
 class JobAttempt:
@@ -72,87 +77,86 @@ class JobAttempt:
     def __init__(
         self,
         spec: JobSpec,
-        around: JobContext,
+        context: JobContext,
         reports: EndedReports,
         changes: Changes,
     ) -> None:
         self.spec = spec
-        self._around = around
+        self._context = context
         self._reports = reports
         self._changes = changes
-        self._places = host_places(around.home, spec)
-        self._metrics = JobMetrics(spec.metric_definitions, around.clock)
-        self._hosts = JobHosts(self._places, around, self._metrics)
-        self._data = JobData(self._places, around)
-        self._orders = StopState(around.clock, spec.stop_grace_seconds)
-        self._began = (around.clock.now(), around.clock.monotonic())
+        self._host_paths = host_paths(context.home, spec)
+        self._metrics = JobMetrics(spec.metric_definitions, context.clock)
+        self._hosts = JobHosts(self._host_paths, context, self._metrics)
+        self._data = JobData(self._host_paths, context)
+        self._stop = StopState(context.clock, spec.stop_grace_seconds)
+        self._started = (context.clock.now(), context.clock.monotonic())
         self._running_seconds = 0.0
         self._artifacts: tuple[str, ...] = ()
-        self._work: asyncio.Task[AttemptEnding] | None = None
+        self._task: asyncio.Task[AttemptEnding] | None = None
         self._killed = False
-        self._keeps = False
+        self._is_uploading = False
         """the code has ended; its results are uploaded"""
         self.report = JobReport(attempt_id=spec.attempt_id)
-        self._note(JobPhase.STARTING)
+        self._record_phase(JobPhase.STARTING)
 
     @property
     def can_be_interrupted(self) -> bool:
         phase = self.report.phases[-1].phase
-        return phase is not JobPhase.UPLOADING and self._orders.outcome is None
+        return phase is not JobPhase.UPLOADING and self._stop.outcome is None
 
     def stop(self, request: StopRequest) -> None:
         """Code that has ended by itself is still uploaded."""
         if self.report.outcome is not None:
             return
-        self._orders.tell(request)
-        self.give_up_room()
-        if self._keeps:
-            self._data.hurry()
+        self._stop.request_stop(request)
+        self.stop_waiting_for_disk()
+        if self._is_uploading:
+            self._data.limit_retries()
         self.report = msgspec.structs.replace(self.report, stopping=True)
         self._changes.announce()
 
-    def give_up_room(self) -> None:
+    def stop_waiting_for_disk(self) -> None:
         """Stops waiting for a full disk; unstored results are lost."""
-        self._data.give_up_room()
+        self._data.stop_waiting_for_disk()
 
     def kill(self) -> None:
         """Ends the attempt at once, without an outcome."""
         self._killed = True
-        if self._work is not None:
-            self._work.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     async def samples(self) -> list[JobSample]:
         return await self._hosts.samples()
 
-    async def live(self) -> None:
-        """Never cancelled itself."""
+    async def run(self) -> None:
+        """Runs the attempt to its end; must not be cancelled (see `kill`)."""
         # Not cancellable: the thread would go on.
-        made = asyncio.create_task(asyncio.to_thread(self._make_places))
-        await asyncio.wait({made})
-        self._work = asyncio.create_task(self._run(made))
+        folders_made = asyncio.create_task(asyncio.to_thread(self._make_folders))
+        await asyncio.wait({folders_made})
+        self._task = asyncio.create_task(self._run(folders_made))
         if self._killed:
-            self._work.cancel()
-        await asyncio.wait({self._work})
+            self._task.cancel()
+        await asyncio.wait({self._task})
         await self._hosts.kill()
         await self._data.halt()
-        if await self._data.is_room_low():
+        if await self._data.is_disk_low():
             # Saving the report needs disk space.
             await self._remove_folder()
-        if not self._work.cancelled():
-            await self._end(self._work.result())
+        if not self._task.cancelled():
+            await self._finish(self._task.result())
         await self._data.close()
         await self._remove_folder()
 
     async def _remove_folder(self) -> None:
-        await asyncio.to_thread(remove_tree, self._around.home.jobs / self.spec.attempt_id)
+        await asyncio.to_thread(remove_tree, self._context.home.jobs / self.spec.attempt_id)
 
-    async def _run(self, made: asyncio.Task[None]) -> AttemptEnding:
+    async def _run(self, folders_made: asyncio.Task[None]) -> AttemptEnding:
         try:
-            made.result()
-            return await self._pass_through()
-        except _Told:
-            assert self._orders.outcome is not None
-            return AttemptEnding(outcome=self._orders.outcome)
+            folders_made.result()
+            return await self._run_phases()
+        except _StopRequested as request:
+            return AttemptEnding(outcome=request.outcome)
         except JobFailed as failed:
             return AttemptEnding(outcome=JobOutcome.FAILED, reason=str(failed))
         except JobLost as lost:
@@ -166,126 +170,128 @@ class JobAttempt:
             cause = f"{type(error).__name__}: {error}"
             return AttemptEnding(outcome=JobOutcome.LOST, reason=str(JobLost(cause)))
 
-    async def _pass_through(self) -> AttemptEnding:
-        self._enter(JobPhase.DOWNLOADING)
-        await self._unless_told(self._data.fetch())
+    async def _run_phases(self) -> AttemptEnding:
+        self._enter_phase(JobPhase.DOWNLOADING)
+        await self._unless_stopped(self._data.fetch())
         try:
             ending = await self._train()
         finally:
             await self._hosts.kill()
         try:
-            await self._keep_what_it_left(ending)
+            await self._upload_results(ending)
         except DiskFull as full:
-            why = await self._data.no_room(full)
-            log.warning("Not all is kept: %s", why, extra=self._about("not_kept"))
+            failure = await self._data.disk_full_failure(full)
+            log.warning(
+                "Some results of a job could not be stored: %s",
+                failure,
+                extra=self._about("not_kept"),
+            )
             await self._remove_folder()  # Now: other jobs need the space.
-            return ending.without_room(why)
+            return ending.with_lost_outputs(failure)
         except (JobFailed, JobLost) as error:
             if ending.outcome not in (JobOutcome.FAILED, JobOutcome.INTERRUPTED):
                 raise
             # The failure says more; a resumed job has recent checkpoints.
-            log.warning("Not all is kept: %s", error, extra=self._about("not_kept"))
+            log.warning(
+                "Some results of a job could not be stored: %s",
+                error,
+                extra=self._about("not_kept"),
+            )
         return ending
 
-    async def _keep_what_it_left(self, ending: AttemptEnding) -> None:
-        self._keeps = True
-        if self._orders.outcome is not None:
-            self._data.hurry()
-        await self._data.make_room(ending.outputs_are_kept)
+    async def _upload_results(self, ending: AttemptEnding) -> None:
+        self._is_uploading = True
+        if self._stop.outcome is not None:
+            self._data.limit_retries()
+        await self._data.free_disk(ending.uploads_outputs)
         if ending.outcome is not JobOutcome.FAILED:
-            self._data.wait_for_room()
+            self._data.allow_waiting_for_disk()
         if ending.outcome is JobOutcome.INTERRUPTED:
             await self._data.save_checkpoints([host.killed_by for host in self._hosts.all])
             return
-        self._enter(JobPhase.UPLOADING)
+        self._enter_phase(JobPhase.UPLOADING)
         await self._data.save_checkpoints()
         if ending.fits:
             self._artifacts = await self._data.upload()
 
-    def _make_places(self) -> None:
-        for place in self._places:
-            prepare_place(place)
+    def _make_folders(self) -> None:
+        for paths in self._host_paths:
+            prepare_folders(paths)
 
     async def _train(self) -> AttemptEnding:
-        clock = self._around.clock
+        clock = self._context.clock
         started = clock.monotonic()
         await self._hosts.start()
-        self._enter(JobPhase.TRAINING)
-        aside = [asyncio.create_task(self._data.keep_checkpoints())]
+        self._enter_phase(JobPhase.TRAINING)
+        side_tasks = [asyncio.create_task(self._data.keep_checkpoints())]
         if self.spec.metric_definitions:
-            aside.append(asyncio.create_task(self._tell_metrics()))
+            side_tasks.append(asyncio.create_task(self._publish_metrics()))
         try:
             ending = await self._watch()
             if ending.outcome is JobOutcome.FAILED:
-                self._orders.limit(self._around.pace.other_hosts_seconds)
-            await self._hosts.end(self._orders, self._note_writers)
+                self._stop.limit_grace(self._context.pace.other_hosts_seconds)
+            await self._hosts.end(self._stop, self._note_writers)
             return ending
         finally:
-            for task in aside:
+            for task in side_tasks:
                 task.cancel()
             self._running_seconds = clock.monotonic() - started
 
     async def _note_writers(self) -> None:
-        if self._orders.outcome is not JobOutcome.INTERRUPTED:
+        if self._stop.outcome is not JobOutcome.INTERRUPTED:
             return
         try:
             await self._data.note_writers()
-        except Exception:
-            log.exception("Who writes checkpoints is not known.", extra=self._about("signal"))
+        except OSError:  # also TimeoutError, on a slow disk
+            log.exception(
+                "The processes that write checkpoints could not be found before the signal.",
+                extra=self._about("signal"),
+            )
 
-    async def _tell_metrics(self) -> None:
+    async def _publish_metrics(self) -> None:
         while True:
-            await self._around.clock.sleep(self._around.pace.metrics_seconds)
-            if self._metrics.found != self.report.metrics:
-                self.report = msgspec.structs.replace(self.report, metrics=self._metrics.found)
+            await self._context.clock.sleep(self._context.pace.metrics_seconds)
+            if self._metrics.latest != self.report.metrics:
+                self.report = msgspec.structs.replace(self.report, metrics=self._metrics.latest)
                 self._changes.announce()
 
     async def _watch(self) -> AttemptEnding:
-        exits = asyncio.create_task(self._hosts.wait())
-        told = asyncio.create_task(self._orders.wait())
-        late = asyncio.create_task(self._around.clock.sleep(self.spec.runtime_seconds))
-        volumes = asyncio.create_task(watch_volumes(self._places, self._around.clock))
-        room = asyncio.create_task(watch_room(self._places, self._around.clock))
-        tasks = (exits, told, late, volumes, room)
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if exits.done():
-                return await self._say_end()
-            if self._orders.outcome is not None:
-                return AttemptEnding(outcome=self._orders.outcome)
-            for disk in (volumes, room):
-                if disk.done():
-                    return AttemptEnding(
-                        outcome=JobOutcome.FAILED, reason=str(disk.exception()), fits=False
-                    )
-            return AttemptEnding(outcome=JobOutcome.MAX_RUNTIME)
-        finally:
-            for task in tasks:
-                task.cancel()
+        clock = self._context.clock
+        exits, _, _, *disks = await first_of(
+            self._hosts.wait(),
+            self._stop.wait(),
+            clock.sleep(self.spec.runtime_seconds),
+            watch_volumes(self._host_paths, clock),
+            watch_disk_space(self._host_paths, clock),
+        )
+        if exits is not None:
+            return await self._describe_end()
+        if self._stop.outcome is not None:
+            return AttemptEnding(outcome=self._stop.outcome)
+        for disk in disks:
+            if disk is not None:
+                return AttemptEnding(
+                    outcome=JobOutcome.FAILED, reason=str(disk.exception()), fits=False
+                )
+        return AttemptEnding(outcome=JobOutcome.MAX_RUNTIME)
 
-    async def _say_end(self) -> AttemptEnding:
+    async def _describe_end(self) -> AttemptEnding:
         failed = self._hosts.failed
         if failed is None:
             return AttemptEnding(outcome=JobOutcome.COMPLETED, exit_code=0)
-        reason = await asyncio.to_thread(failed.say_failure)
+        reason = await asyncio.to_thread(failed.describe_failure)
         code = exit_code(failed.exited.result())
         return AttemptEnding(outcome=JobOutcome.FAILED, reason=reason, exit_code=code)
 
-    async def _unless_told(self, work: Coroutine[Any, Any, None]) -> None:
-        """Raises _Told if told to end first."""
-        working = asyncio.create_task(work)
-        told = asyncio.create_task(self._orders.wait())
-        try:
-            await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-            if self._orders.outcome is not None:
-                raise _Told
-            working.result()
-        finally:
-            told.cancel()
-            working.cancel()
-            await asyncio.wait({working})
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
+        """Raises _StopRequested if a stop request comes first."""
+        done, _ = await first_of(work, self._stop.wait())
+        if self._stop.outcome is not None:
+            raise _StopRequested(self._stop.outcome)
+        if done is not None:
+            done.result()
 
-    async def _end(self, ending: AttemptEnding) -> None:
+    async def _finish(self, ending: AttemptEnding) -> None:
         """Saves the report before publishing it."""
         report = msgspec.structs.replace(
             self.report,
@@ -294,31 +300,34 @@ class JobAttempt:
             running_seconds=self._running_seconds,
             exit_code=ending.exit_code,
             failure_reason=ending.reason,
-            metrics=self._metrics.found,
+            metrics=self._metrics.latest,
             artifacts=self._artifacts,
         )
         try:
-            await asyncio.to_thread(self._reports.keep, report)
+            await asyncio.to_thread(self._reports.save, report)
         except OSError:
-            log.exception("A report is not on disk.", extra=self._about("report_not_kept"))
+            log.exception(
+                "The report of an ended attempt could not be saved.",
+                extra=self._about("report_not_kept"),
+            )
         self.report = report
         about = self._about("job_ended")
         log.info("An attempt has ended: %s.", ending.outcome, extra=about)
         self._changes.announce()
 
-    def _enter(self, phase: JobPhase) -> None:
-        self._note(phase)
+    def _enter_phase(self, phase: JobPhase) -> None:
+        self._record_phase(phase)
         self._changes.announce_soon()
 
-    def _note(self, phase: JobPhase) -> None:
+    def _record_phase(self, phase: JobPhase) -> None:
         change = PhaseChange(phase=phase, at=self._now())
         phases = (*self.report.phases, change)
         self.report = msgspec.structs.replace(self.report, phases=phases)
 
     def _now(self) -> float:
         """Unix time, by a clock that never jumps."""
-        wall, monotonic = self._began
-        return wall + self._around.clock.monotonic() - monotonic
+        wall, monotonic = self._started
+        return wall + self._context.clock.monotonic() - monotonic
 
     def _about(self, action: str) -> dict[str, str]:
         return {"action": action, "job": self.spec.job_name, "attempt": self.spec.attempt_id}

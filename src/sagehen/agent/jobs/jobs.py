@@ -28,35 +28,40 @@ _ID = re.compile(r"[A-Za-z0-9](-*[A-Za-z0-9]){0,99}")
 class JobAttempts:
     """Runs attempts. Only reports of ended ones are on disk: the rest is lost with the agent."""
 
-    def __init__(self, around: JobContext) -> None:
-        self._around = around
-        self._changes = Changes(around.clock)
-        self._reports = EndedReports(around.home.ended_jobs)
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._changes = Changes(context.clock)
+        self._reports = EndedReports(context.home.ended_jobs)
         self._running: dict[str, JobAttempt] = {}
         self._ended: dict[str, JobReport] = {}
-        self._lives: dict[str, asyncio.Task[None]] = {}
-        self._aside: set[asyncio.Task[None]] = set()
-        self._begun = 0
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._side_tasks: set[asyncio.Task[None]] = set()
+        self._started_count = 0
         self._stopping = False
 
     async def start(self) -> None:
-        left = await asyncio.to_thread(self._reports.open)
-        self._ended = {report.attempt_id: report for report in left}
+        reports = await asyncio.to_thread(self._reports.open)
+        self._ended = {report.attempt_id: report for report in reports}
 
     async def close(self) -> None:
         """Interrupts every attempt and waits for checkpoints, up to a bound."""
         self._stopping = True
         self._changes.close()
-        self.interrupt(None, self._around.pace.shutdown_grace_seconds)
+        request = StopRequest(
+            outcome=JobOutcome.INTERRUPTED,
+            grace_seconds=self._context.pace.shutdown_grace_seconds,
+        )
         for job in self._running.values():
-            job.give_up_room()
-        lives = list(self._lives.values())
-        if lives:
-            await asyncio.wait(lives, timeout=self._around.pace.shutdown_seconds)
+            if job.can_be_interrupted:
+                job.stop(request)
+            job.stop_waiting_for_disk()
+        tasks = list(self._tasks.values())
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._context.pace.shutdown_seconds)
         for job in self._running.values():
             job.kill()
-        await asyncio.gather(*lives, *self._aside, return_exceptions=True)
-        self._around.threads.close()
+        await asyncio.gather(*tasks, *self._side_tasks, return_exceptions=True)
+        self._context.threads.close()
 
     def list(self) -> JobList:
         running = (job.report for job in self._running.values())
@@ -82,41 +87,30 @@ class JobAttempts:
         if spec.attempt_id in self._running or spec.attempt_id in self._ended:
             return
         log.info("Attempt %s of the training job %s begins.", spec.attempt_id, spec.job_name)
-        job = JobAttempt(spec, self._around, self._reports, self._changes)
+        job = JobAttempt(spec, self._context, self._reports, self._changes)
         self._running[spec.attempt_id] = job
-        if self._begun % PRUNE_EVERY == 0:
+        if self._started_count % PRUNE_EVERY == 0:
             self._spawn(self._prune_logs())
-        self._begun += 1
-        life = self._lives[spec.attempt_id] = asyncio.create_task(self._live(job))
-        life.add_done_callback(lambda _: self._lives.pop(spec.attempt_id))
+        self._started_count += 1
+        task = self._tasks[spec.attempt_id] = asyncio.create_task(self._run(job))
+        task.add_done_callback(lambda _: self._tasks.pop(spec.attempt_id))
         self._changes.announce_soon()
 
     def stop(self, attempt_id: str, request: StopRequest) -> None:
         """Does nothing if the attempt has ended. Raises NotFound or Invalid."""
         if request.outcome not in (JobOutcome.STOPPED, JobOutcome.INTERRUPTED):
-            raise Invalid(f"An attempt cannot be told to end as {request.outcome}.")
+            raise Invalid(f"An attempt cannot be stopped with the outcome {request.outcome}.")
         job = self._running.get(attempt_id)
         if job is not None:
             job.stop(request)
         elif attempt_id not in self._ended:
             raise NotFound(f"There is no attempt {attempt_id}.")
 
-    def interrupt(self, most: int | None, grace_seconds: float | None = None) -> tuple[str, ...]:
-        """Returns the interrupted attempts' ids. The latest lose least and are first."""
-        if most is not None and most < 0:
-            raise Invalid(f"{most} jobs cannot be interrupted.")
-        can = [name for name, job in self._running.items() if job.can_be_interrupted]
-        chosen = tuple(reversed(can))[:most]
-        for name in chosen:
-            request = StopRequest(outcome=JobOutcome.INTERRUPTED, grace_seconds=grace_seconds)
-            self._running[name].stop(request)
-        return chosen
-
     def delete(self, attempt_id: str) -> None:
         """Kills a running attempt. Raises NotFound."""
         if (job := self._running.get(attempt_id)) is not None:
             job.kill()
-            self._spawn(self._forget_after(self._lives[attempt_id], attempt_id))
+            self._spawn(self._forget_after(self._tasks[attempt_id], attempt_id))
         elif self._ended.pop(attempt_id, None) is not None:
             self._reports.forget(attempt_id)
             self._changes.announce_soon()
@@ -124,26 +118,26 @@ class JobAttempts:
             raise NotFound(f"There is no attempt {attempt_id}.")
 
     async def samples(self) -> tuple[JobSample, ...]:
-        told = await asyncio.gather(*(job.samples() for job in self._running.values()))
-        return tuple(sample for samples in told for sample in samples)
+        by_job = await asyncio.gather(*(job.samples() for job in self._running.values()))
+        return tuple(sample for samples in by_job for sample in samples)
 
     async def _prune_logs(self) -> None:
         running = frozenset(job.spec.job_name for job in self._running.values())
-        most = self._around.settings.max_job_logs
-        await asyncio.to_thread(prune_job_logs, self._around.home.logs, running, most)
+        most = self._context.settings.max_job_logs
+        await asyncio.to_thread(prune_job_logs, self._context.home.logs, running, most)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
+        self._side_tasks.add(task)
+        task.add_done_callback(self._side_tasks.discard)
 
-    async def _live(self, job: JobAttempt) -> None:
+    async def _run(self, job: JobAttempt) -> None:
         try:
-            await job.live()
+            await job.run()
         except Exception:
             # Control starts another attempt.
             about = {"action": "job_lost", "attempt": job.spec.attempt_id}
-            log.exception("An attempt has come to no end.", extra=about)
+            log.exception("An attempt failed unexpectedly.", extra=about)
         finally:
             del self._running[job.spec.attempt_id]
             if job.report.outcome is not None:
@@ -151,8 +145,8 @@ class JobAttempts:
             else:
                 self._changes.announce()
 
-    async def _forget_after(self, life: asyncio.Task[None], attempt_id: str) -> None:
-        await asyncio.wait({life})
+    async def _forget_after(self, task: asyncio.Task[None], attempt_id: str) -> None:
+        await asyncio.wait({task})
         if self._ended.pop(attempt_id, None) is not None:
             self._reports.forget(attempt_id)
             self._changes.announce_soon()

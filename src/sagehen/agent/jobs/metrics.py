@@ -18,13 +18,13 @@ __all__ = ["JobMetrics", "PrintedLines", "check_definitions"]
 
 log = logging.getLogger(__name__)
 
-LONGEST_LINE_BYTES = 4096
+MAX_LINE_BYTES = 4096
 """the rest of a line is not searched"""
 SEARCH_SECONDS = 0.02
 """per expression and line"""
 _ALLOWED_SECONDS = (SEARCH_SECONDS, 10 * SEARCH_SECONDS, 100 * SEARCH_SECONDS)
 """tried in turn: `regex` counts all threads' CPU time"""
-MOST_TIMEOUTS = 3
+MAX_TIMEOUTS = 3
 """then the expression is dropped"""
 
 _LINE_ENDS = regex.compile(rb"[\r\n]")
@@ -32,24 +32,24 @@ _LINE_ENDS = regex.compile(rb"[\r\n]")
 
 def check_definitions(definitions: Sequence[MetricDefinition]) -> None:
     """Raises Invalid for a malformed expression or one without a group."""
-    for one in definitions:
-        _compile(one)
+    for definition in definitions:
+        _compile(definition)
 
 
 class JobMetrics:
     """The last values, over all hosts. Thread-safe."""
 
     def __init__(self, definitions: Sequence[MetricDefinition], clock: Clock) -> None:
-        self._expressions = {one.name: _compile(one) for one in definitions}
+        self._expressions = {definition.name: _compile(definition) for definition in definitions}
         self._clock = clock
         self._timeouts: Counter[str] = Counter()
         self._lock = threading.Lock()
-        self._found: dict[str, JobMetric] = {}
+        self._latest: dict[str, JobMetric] = {}
 
     @property
-    def found(self) -> tuple[JobMetric, ...]:
+    def latest(self) -> tuple[JobMetric, ...]:
         with self._lock:
-            return tuple(self._found.values())
+            return tuple(self._latest.values())
 
     def lines(self) -> "PrintedLines | None":
         """The listener for one host's output; None without definitions."""
@@ -58,18 +58,18 @@ class JobMetrics:
     def search(self, line: str) -> None:
         for name, expression in list(self._expressions.items()):
             try:
-                found = _search(expression, line)
+                match = _search(expression, line)
             except TimeoutError:
-                self._note_timeout(name)
+                self._count_timeout(name)
                 continue
-            if found is not None and (value := _number(found[1])) is not None:
+            if match is not None and (value := _number(match[1])) is not None:
                 with self._lock:
-                    self._found[name] = JobMetric(name=name, value=value, at=self._clock.now())
+                    self._latest[name] = JobMetric(name=name, value=value, at=self._clock.now())
 
-    def _note_timeout(self, name: str) -> None:
+    def _count_timeout(self, name: str) -> None:
         self._timeouts[name] += 1
-        if self._timeouts[name] == MOST_TIMEOUTS:
-            log.warning("The metric %s takes too long to be found: it is not looked for.", name)
+        if self._timeouts[name] == MAX_TIMEOUTS:
+            log.warning("The expression of the metric %s takes too long and is dropped.", name)
             self._expressions.pop(name, None)
 
 
@@ -80,8 +80,8 @@ class PrintedLines:
 
     def __call__(self, data: bytes) -> None:
         """`data` is b"" at the end."""
-        *ended, rest = _LINE_ENDS.split(data) if data else (b"", b"")
-        for part in ended:
+        *complete, rest = _LINE_ENDS.split(data) if data else (b"", b"")
+        for part in complete:
             self._add(part)
             if self._line:
                 self._metrics.search(self._line.decode("utf-8", "replace"))
@@ -89,17 +89,17 @@ class PrintedLines:
         self._add(rest)
 
     def _add(self, part: bytes) -> None:
-        self._line += part[: LONGEST_LINE_BYTES - len(self._line)]
+        self._line += part[: MAX_LINE_BYTES - len(self._line)]
 
 
 def _search(expression: "regex.Pattern[str]", line: str) -> "regex.Match[str] | None":
     """Raises TimeoutError after SEARCH_SECONDS of its own."""
-    began = time.thread_time()
+    started = time.thread_time()
     for seconds in _ALLOWED_SECONDS:
         try:
             return expression.search(line, timeout=seconds, concurrent=True)
         except TimeoutError:
-            if time.thread_time() - began >= SEARCH_SECONDS:
+            if time.thread_time() - started >= SEARCH_SECONDS:
                 raise
     raise TimeoutError
 

@@ -10,13 +10,13 @@ __all__ = ["SHARED_ADDRESS", "JobNetwork", "claim_network"]
 
 log = logging.getLogger(__name__)
 
-MOST_NETWORKS = 256
+MAX_NETWORKS = 256
 FIRST_PORT = 7777
 """where SageMaker's toolkits have the first host listen"""
 SHARED_ADDRESS = "127.0.0.1"
-_NET = "127.77"
+_NETWORK_PREFIX = "127.77"
 _CLAIM = "sagehen-job-network"
-_MACHINES_HOSTS = Path("/etc/hosts")
+_ETC_HOSTS = Path("/etc/hosts")
 
 
 class JobNetwork:
@@ -38,16 +38,18 @@ class JobNetwork:
 
     def address(self, host: int) -> str:
         """The address is unique on this machine; `host` counts from 1."""
-        return SHARED_ADDRESS if self._number is None else f"{_NET}.{self._number}.{host}"
+        return (
+            SHARED_ADDRESS if self._number is None else f"{_NETWORK_PREFIX}.{self._number}.{host}"
+        )
 
     def hosts_file(self, hosts: Sequence[str]) -> str:
         """The job's names come first: the machine may have one of them."""
-        ours = [f"{self.address(number)}\t{host}" for number, host in enumerate(hosts, 1)]
+        job_lines = [f"{self.address(number)}\t{host}" for number, host in enumerate(hosts, 1)]
         try:
-            machines = _MACHINES_HOSTS.read_text(errors="replace")
+            machine_lines = _ETC_HOSTS.read_text(errors="replace")
         except OSError:
-            machines = ""
-        return "\n".join([*ours, machines])
+            machine_lines = ""
+        return "\n".join([*job_lines, machine_lines])
 
     def close(self) -> None:
         if self._claim is not None:
@@ -57,12 +59,12 @@ class JobNetwork:
 
 def claim_network() -> JobNetwork:
     """Claims a network that no job of any server on this machine has."""
-    for number in range(MOST_NETWORKS):
+    for number in range(MAX_NETWORKS):
         claim = _claim(number)
         if claim is not None:
             return JobNetwork(number, claim)
     log.warning(
-        "No network for a job is free: the names of its hosts all lead to %s, as others may.",
+        "No free network for a job: all its host names resolve to %s, which other jobs share.",
         SHARED_ADDRESS,
         extra={"action": "network"},
     )

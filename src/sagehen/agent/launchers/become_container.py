@@ -57,8 +57,8 @@ _PRCTL, _UNSHARE, _MOUNT = (
 )
 
 
-def _main(agent_pid: int, report: int, told: list[str], command: list[str]) -> None:
-    procs, base, hosts, hidden = told
+def _main(agent_pid: int, report: int, options: list[str], command: list[str]) -> None:
+    procs, base, hosts, hidden = options
     posix.set_inheritable(report, False)
     doing = b""
     try:
@@ -97,7 +97,7 @@ def _execute(command: list[str]) -> None:
     program = _encode(command[0])
     if b"/" in program:
         posix.execv(program, command)
-    kept: OSError | None = None
+    denied: OSError | None = None
     missing: OSError | None = None
     for folder in posix.environ.get(b"PATH", _DEFAULT_PATH).split(b":"):
         try:
@@ -105,8 +105,8 @@ def _execute(command: list[str]) -> None:
         except (FileNotFoundError, NotADirectoryError) as error:
             missing = error
         except OSError as error:
-            kept = kept or error
-    raise kept or missing or FileNotFoundError
+            denied = denied or error
+    raise denied or missing or FileNotFoundError
 
 
 def _mount_all(base: str, hosts: str, hidden: str) -> None:

@@ -69,8 +69,8 @@ def leave_to_children(base: Path, server_pid: int) -> None:
     """
     if not (base / "cgroup.type").exists() or not _members(base):
         return
-    ours = set(descendants(server_pid))
-    strangers = [pid for pid in _members(base) if pid not in ours]
+    own_pids = set(descendants(server_pid))
+    strangers = [pid for pid in _members(base) if pid not in own_pids]
     if strangers:
         raise OSError(f"{base} holds processes that are not of this server, such as {strangers[0]}")
     platform = base / PLATFORM
@@ -81,7 +81,7 @@ def leave_to_children(base: Path, server_pid: int) -> None:
                 write(platform / "cgroup.procs", str(pid))
         if not _members(base):
             return
-    raise OSError(f"{base} does not get empty")
+    raise OSError(f"{base} still has processes")
 
 
 def enable(group: Path, controllers: frozenset[str]) -> None:
@@ -103,9 +103,9 @@ def _find_own() -> Path | None:
     groups = Path("/proc/self/cgroup").read_text().splitlines()
     own = next((line for line in groups if line.startswith("0::")), None)
     for mount in Path("/proc/self/mountinfo").read_text().splitlines():
-        where, _, what = mount.partition(" - ")
-        if own is not None and what.startswith("cgroup2 "):
-            root, point = where.split()[3:5]
+        mount_fields, _, filesystem = mount.partition(" - ")
+        if own is not None and filesystem.startswith("cgroup2 "):
+            root, point = mount_fields.split()[3:5]
             below = os.path.relpath(own[3:], root)
             if not below.startswith(".."):
                 return Path(os.path.normpath(os.path.join(point, below)))
@@ -158,7 +158,7 @@ class Cgroup:
         deadline = time.monotonic() + EMPTYING_SECONDS
         while not _remove(self._path):
             if time.monotonic() > deadline:
-                log.warning("The cgroup %s does not get empty.", self._path)
+                log.warning("The cgroup %s still has processes and cannot be removed.", self._path)
                 return
             time.sleep(0.01)
         _remove(self._path.parent)  # fails while the instance has other containers
@@ -168,12 +168,12 @@ class Cgroup:
         memory = _counts(own / "memory.events")
         # Newer kernels count at the limit, older ones at the process.
         refused = _counts(own / "pids.events"), _counts(instance / "pids.events")
-        found = {
+        counts = {
             InstanceLimit.MEMORY: memory.get("oom_group_kill", memory.get("oom_kill", 0)),
             InstanceLimit.PROCESSES: sum(events.get("max", 0) for events in refused),
             InstanceLimit.CPU: _counts(instance / "cpu.stat").get("nr_throttled", 0),
         }
-        return {limit: count for limit, count in found.items() if limit in self.enforced}
+        return {limit: count for limit, count in counts.items() if limit in self.enforced}
 
 
 class Cgroups:
@@ -204,9 +204,9 @@ class Cgroups:
     def clear(self) -> None:
         """Kills and removes an earlier agent's groups. Blocks."""
         for container in self._folder.glob("*/*/"):
-            left = Cgroup(container)
-            left.kill()
-            left.remove()
+            group = Cgroup(container)
+            group.kill()
+            group.remove()
 
 
 def open_cgroups(home: Path) -> Cgroups | None:
@@ -224,7 +224,7 @@ def open_cgroups(home: Path) -> Cgroups | None:
         groups = Cgroups(folder)
         groups.clear()
     except OSError as error:
-        log.info("Containers are held to their limits by measuring: %s.", error)
+        log.info("Without cgroups, limits are enforced by polling: %s.", error)
         return None
     held = ",".join(sorted(groups.controllers))
     log.info("Containers have cgroups.", extra={"folder": folder, "controllers": held})

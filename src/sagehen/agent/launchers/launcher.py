@@ -46,20 +46,20 @@ class Process(Protocol):
         """Sends SIGTERM; does nothing if the process has ended."""
 
     def kill(self) -> None:
-        """Includes descendants; does nothing if the process has ended."""
+        """Kills the process and its descendants; does nothing if it has ended."""
 
     def last_lines(self) -> list[str]: ...
 
     async def memory_bytes(self) -> int:
-        """Includes descendants; 0 if the process has ended."""
+        """Memory of the process and its descendants; 0 if the process has ended."""
 
     async def cpu_seconds(self) -> float:
-        """Includes descendants; 0 if the process has ended."""
+        """CPU time of the process and its descendants; 0 if the process has ended."""
 
     async def listening_ports(self) -> list[int]:
-        """Includes descendants; empty if the process has ended."""
+        """TCP ports of the process and its descendants; empty if the process has ended."""
 
-    def note(self, line: str) -> None:
+    def note(self, message: str) -> None:
         """Adds a platform line to the log. Blocks."""
 
     @property
@@ -70,7 +70,7 @@ class Process(Protocol):
 
 
 class Launcher(Protocol):
-    def seen_base(self, base: Path) -> Path:
+    def container_base(self, base: Path) -> Path:
         """The container's path of `base`."""
 
     async def start(self, plan: LaunchPlan) -> Process:

@@ -24,8 +24,8 @@ async def can_mount(folder: Path, orphans: Orphans) -> bool:
     problem = await _try(folder, orphans)
     if problem is not None:
         log.info(
-            "Containers find /opt/ml only by their variables, such as SM_MODEL_DIR, hosts of a job "
-            "have no names, and network isolation hides no keys: %s.",
+            "/opt/ml cannot be mounted (%s): containers find it by variables such as SM_MODEL_DIR, "
+            "hosts of a job have no names, and network isolation does not hide keys.",
             problem,
         )
     return problem is None

@@ -11,7 +11,7 @@ from sagehen.agent.instances.process_tree import children, end_trees
 
 __all__ = ["Orphans"]
 
-AGAIN_SECONDS = 0.05
+RECHECK_SECONDS = 0.05
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -25,33 +25,33 @@ class Orphans:
 
     def __init__(self) -> None:
         self._adopts = False
-        self._own: set[int] = set()
+        self._expected: set[int] = set()
 
     def adopt(self) -> None:
-        """Must only be called in a process whose children are all containers."""
+        """Makes this process adopt orphans. All its children must be containers."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._adopts = True
 
     def expect(self, pid: int) -> None:
         """Registers a child that is waited for elsewhere."""
-        self._own.add(pid)
+        self._expected.add(pid)
 
     def forget(self, pid: int) -> None:
-        self._own.discard(pid)
+        self._expected.discard(pid)
 
     def end(self) -> None:
         """Kills adopted children, also those adopted meanwhile."""
         if not self._adopts:
             return
         with contextlib.suppress(OSError, psutil.Error):
-            strangers = [pid for pid in children(os.getpid()) if pid not in self._own]
-            end_trees(strangers)
-            for pid in strangers:
-                _bury(pid)
-            if strangers:
-                asyncio.get_running_loop().call_later(AGAIN_SECONDS, self.end)
+            adopted = [pid for pid in children(os.getpid()) if pid not in self._expected]
+            end_trees(adopted)
+            for pid in adopted:
+                _reap(pid)
+            if adopted:
+                asyncio.get_running_loop().call_later(RECHECK_SECONDS, self.end)
 
 
-def _bury(pid: int) -> None:
+def _reap(pid: int) -> None:
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)

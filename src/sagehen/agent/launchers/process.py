@@ -61,8 +61,8 @@ class ContainerProcess:
         self._group_hits: LimitHits = {}
         self._killed = False
         self._ended_because: str | None = None
-        self._told_end = False
-        self._ended = watch_end(process, self._end_rest)
+        self._end_logged = False
+        self._ended = watch_end(process, self._on_end)
         self._memory = TreeMemory(process.pid)
 
     @property
@@ -81,9 +81,9 @@ class ContainerProcess:
         # Shielded: others wait too.
         status = await asyncio.shield(self._ended)
         await asyncio.to_thread(self._log.settle, LOG_SETTLE_SECONDS)
-        if self._ended_because is not None and not self._told_end:
+        if self._ended_because is not None and not self._end_logged:
             # Users look in the log, and the process had no time to write.
-            self._told_end = True
+            self._end_logged = True
             await asyncio.to_thread(self._log.add, f"sagehen: {self._ended_because}.")
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
@@ -131,8 +131,8 @@ class ContainerProcess:
             return []
         return await asyncio.to_thread(tree_listening_ports, self._process.pid)
 
-    def note(self, line: str) -> None:
-        self._log.add(f"sagehen: {line}")
+    def note(self, message: str) -> None:
+        self._log.add(f"sagehen: {message}")
 
     def hits(self) -> LimitHits:
         if self._group is not None and not self.has_ended:
@@ -145,16 +145,16 @@ class ContainerProcess:
         if self._group is not None:
             self._group.kill()
 
-    def _end_rest(self) -> None:
+    def _on_end(self) -> None:
         # Before the wait, after which the PID may be another's.
         self._kill_all()
         self.hits()
         if self._process.wait() == -signal.SIGKILL and not self._killed:
-            self._ended_because = self._say_who_killed()
+            self._ended_because = self._explain_kill()
         self._orphans.forget(self._process.pid)
         self._orphans.end()
 
-    def _say_who_killed(self) -> str | None:
+    def _explain_kill(self) -> str | None:
         if self._group_hits.get(InstanceLimit.MEMORY):
             return describe_hit(InstanceLimit.MEMORY, self._limits)
         if kernel_kills() > self._kernel_kills:
@@ -186,52 +186,49 @@ class ProcessLauncher:
         self._orphans = orphans or Orphans()
         self._watch = LimitWatch(clock)
 
-    def seen_base(self, base: Path) -> Path:
+    def container_base(self, base: Path) -> Path:
         return OPT_ML if self._mounts else base
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:
             # First, as this may fail; the log ends by itself if nothing is started.
-            log = _followed(plan, output)
+            log = _open_log(plan, output)
             return await self._start(plan, output_end, log)
         except (OSError, ValueError) as error:
-            raise CannotStart(f"{plan.command[0]}: {_reason(error)}") from error
+            raise CannotStart(f"{plan.command[0]}: {_error_text(error)}") from error
         finally:
             os.close(output_end)
 
     async def _start(self, plan: LaunchPlan, output: int, log: ContainerLog) -> ContainerProcess:
         group = None
-        if self._cgroups is not None:
-            group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
-        try:
+        with contextlib.ExitStack() as on_failure:
+            if self._cgroups is not None:
+                group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
+                on_failure.callback(group.remove)
             procs = group.procs if group else None
             process = await spawn(
                 plan, output, procs, self._orphans, mounts=self._mounts, umask=self._umask
             )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
-        except BaseException:
-            if group is not None:
-                group.remove()
-            raise
-        left = _left_to_watch(plan.limits, group)
-        if left != NO_LIMITS:
-            self._watch.add(plan.instance_id, container, left)
+            on_failure.pop_all()
+        unenforced = _unenforced_limits(plan.limits, group)
+        if unenforced != NO_LIMITS:
+            self._watch.add(plan.instance_id, container, unenforced)
         return container
 
 
-def _followed(plan: LaunchPlan, output: int) -> ContainerLog:
+def _open_log(plan: LaunchPlan, output: int) -> ContainerLog:
     """Opens the log. Raises OSError, or RuntimeError without a free thread."""
-    try:
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(os.close, output)
         log = ContainerLog(plan.log, plan.log_bytes, listener=plan.listener)
         log.follow(output)
-    except BaseException:
-        os.close(output)
-        raise
+        on_failure.pop_all()
     return log
 
 
-def _left_to_watch(limits: Limits, group: Cgroup | None) -> Limits:
+def _unenforced_limits(limits: Limits, group: Cgroup | None) -> Limits:
     """The limits that only polling can enforce."""
     enforced = group.enforced if group is not None else frozenset()
     return Limits(
@@ -240,5 +237,5 @@ def _left_to_watch(limits: Limits, group: Cgroup | None) -> Limits:
     )
 
 
-def _reason(error: OSError | ValueError) -> str:
+def _error_text(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)

@@ -22,7 +22,7 @@ KILLED_SECONDS = 1.0
 NONE = "-"
 READ_BYTES = 64
 
-_DOING = {"cgroup": " (joining its cgroup)", "mount": " (mounting its /opt/ml)"}
+_STEPS = {"cgroup": " (joining its cgroup)", "mount": " (mounting its /opt/ml)"}
 _BECOME = (sys.executable, "-ISs", str(Path(become_container.__file__)))
 
 
@@ -57,17 +57,17 @@ async def spawn(
     orphans.expect(process.pid)
     try:
         async with asyncio.timeout(START_SECONDS):
-            failed = await _read_all(report)
+            failure = await _read_all(report)
     except TimeoutError:
         _give_up(process, orphans)
         raise OSError(errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s") from None
     except asyncio.CancelledError:
         _give_up(process, orphans)
         raise
-    if failed:
+    if failure:
         _give_up(process, orphans)
-        number, _, doing = failed.decode().partition(" ")
-        raise OSError(int(number), os.strerror(int(number)) + _DOING.get(doing, ""))
+        number, _, step = failure.decode().partition(" ")
+        raise OSError(int(number), os.strerror(int(number)) + _STEPS.get(step, ""))
     return process
 
 
@@ -108,10 +108,12 @@ def _fork(
     # In the event loop's thread, which lives as long as the agent: the kernel ends a child with the
     # thread that started it. By subprocess: uvloop runs Python before exec and lets the child
     # inherit open files.
-    seen = (plan.base, plan.hosts, _listed(plan.hidden)) if mounts else (None, None, None)
-    told = (os.getpid(), report, *(one or NONE for one in (procs, *seen)))
+    mounted = (
+        (plan.base, plan.hosts, _hidden_argument(plan.hidden)) if mounts else (None, None, None)
+    )
+    options = (os.getpid(), report, *(option or NONE for option in (procs, *mounted)))
     return subprocess.Popen(
-        [*_BECOME, *map(str, told), *plan.command],
+        [*_BECOME, *map(str, options), *plan.command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -123,9 +125,9 @@ def _fork(
     )
 
 
-def _listed(hidden: Sequence[Path]) -> str | None:
+def _hidden_argument(hidden: Sequence[Path]) -> str | None:
     """Returns the argument of `become_container`; all paths lie in one folder."""
-    return f"{hidden[0].parent}//{'/'.join(one.name for one in hidden)}" if hidden else None
+    return f"{hidden[0].parent}//{'/'.join(path.name for path in hidden)}" if hidden else None
 
 
 async def _read_all(descriptor: int) -> bytes:

@@ -1,20 +1,21 @@
 """The models that one multi-model container holds in memory: loaded on demand, the least recently
-used unloaded to make room.
+used unloaded when memory is short.
 
-A container's memory can be measured, a model's cannot. A model is booked with the size of its
+A container's memory can be measured, a model's cannot. A model is charged with the size of its
 files, or with the container's growth that other models do not account for, less a slack for
-libraries and buffers. So after each load the booked sum is at least the memory in use. This sum is
-held against the limit: allocators keep freed memory, so by the measured figure the cache could be
-emptied in vain.
+libraries and buffers. So after each load the sum of the charges is at least the memory in use. The
+sum is compared with the limit: allocators keep freed memory, so by the measured figure the cache
+could be emptied in vain.
 
-A caller that had a model loaded borrows it: the model stays until used, however little room there
-is.
+A caller that had a model loaded has a lease: the model stays until the caller has used it, however
+little memory there is.
 """
 
 import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +25,14 @@ from sagehen.agent.artifacts.folders import give_folder
 from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
 from sagehen.agent.instances.failures import failed_artifact
 from sagehen.agent.messages import LoadedModel
-from sagehen.agent.multimodel.container_client import ModelCalls, check_target, opaque_name
-from sagehen.agent.multimodel.loaded_models import (
-    LENT_SECONDS,
+from sagehen.agent.multimodel.cached_models import (
+    LEASE_SECONDS,
     CachedModel,
-    LoadedModels,
+    CachedModels,
     ModelTallies,
     ModelUnloader,
 )
+from sagehen.agent.multimodel.container_client import ContainerClient, check_target, opaque_name
 from sagehen.base.clock import Clock
 from sagehen.base.errors import ArtifactError, Unavailable
 from sagehen.frame.s3_locations import Location
@@ -40,12 +41,12 @@ __all__ = ["ModelCache", "ModelCachePlan"]
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT_SECONDS = 60.0
+MAX_WAIT_SECONDS = 60.0
 SLACK_BYTES = 64 * 2**20
-LEAST_COST_BYTES = 64 * 1024
-MOST_LOADS_UNDER_WAY = 1000
-LOOK_SECONDS = 1.0
-"""between checks for expired loans, which no event reports"""
+MIN_COST_BYTES = 64 * 1024
+MAX_PENDING_LOADS = 1000
+LEASE_CHECK_SECONDS = 1.0
+"""between checks for expired leases, which no event reports"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,14 +57,14 @@ class ModelCachePlan:
     prefix: Location
     folder: Path
     """`/opt/ml/models`"""
-    room_bytes: int
+    capacity_bytes: int
     """for all models together"""
     base_bytes: int
     """before the first model"""
     loads_at_once: int
     fetches_at_once: int
     """more than loads: a fetch mostly waits"""
-    longest_load_seconds: float
+    max_load_seconds: float
     """for waiting, fetching and loading"""
     keep: bool = True
     """False if `ModelCacheSetting` is `Disabled`: models leave after use"""
@@ -75,7 +76,7 @@ class ModelCache:
     def __init__(
         self,
         plan: ModelCachePlan,
-        container: ModelCalls,
+        container: ContainerClient,
         artifacts: ArtifactCache,
         measure: Callable[[], Awaitable[int]],
         tallies: ModelTallies,
@@ -87,15 +88,15 @@ class ModelCache:
         self._measure = measure
         self._tallies = tallies
         self._clock = clock
-        self._books = LoadedModels(plan.room_bytes, clock)
+        self._models = CachedModels(plan.capacity_bytes, clock)
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._waiting: Counter[str] = Counter()
         """callers by model name"""
-        self._fetches = asyncio.Semaphore(plan.fetches_at_once)
-        self._turns = asyncio.Semaphore(plan.loads_at_once)
+        self._fetch_slots = asyncio.Semaphore(plan.fetches_at_once)
+        self._load_slots = asyncio.Semaphore(plan.loads_at_once)
         self._changed = asyncio.Event()
-        self._exit = ModelUnloader(
-            self._books,
+        self._unloader = ModelUnloader(
+            self._models,
             container,
             artifacts,
             tallies,
@@ -108,16 +109,16 @@ class ModelCache:
 
     @property
     def loaded_count(self) -> int:
-        return len(self._books)
+        return len(self._models)
 
     @property
-    def booked_bytes(self) -> int:
-        return self._books.booked_bytes
+    def charged_bytes(self) -> int:
+        return self._models.charged_bytes
 
     async def load(
         self, target: str, wait_seconds: float, short_of_memory: bool = False
     ) -> LoadedModel:
-        """Has the container hold `target`, loaded once for all waiting callers, and lends it.
+        """Has the container hold `target`, loaded once for all waiting callers, and leases it.
 
         Args:
             short_of_memory: the container holds the model but has no memory to answer; other models
@@ -134,13 +135,13 @@ class ModelCache:
         """
         check_target(target)
         name = opaque_name(target)
-        while self._books.find(name) is not None:  # may be a newer one
-            if await self._borrow(name):
+        while self._models.find(name) is not None:  # may be a newer one
+            if await self._lease_loaded(name):
                 if short_of_memory:
                     await self._unload_others(name)
-                return self._lent(name, hit=True, waited=0)
+                return self._leased_model(name, hit=True, waited=0)
         waited = await self._wait_for_load(name, target, wait_seconds)
-        return self._lent(name, hit=False, waited=waited)
+        return self._leased_model(name, hit=False, waited=waited)
 
     async def _wait_for_load(self, name: str, target: str, wait_seconds: float) -> float:
         """Waits for the model; returns the seconds waited."""
@@ -149,13 +150,13 @@ class ModelCache:
         self._waiting[name] += 1
         try:
             # `wait_for` would cancel the loading at its timeout.
-            done, _ = await asyncio.wait({task}, timeout=min(wait_seconds, LONGEST_WAIT_SECONDS))
+            done, _ = await asyncio.wait({task}, timeout=min(wait_seconds, MAX_WAIT_SECONDS))
         finally:
             self._waiting -= Counter([name])
         waited = self._clock.monotonic() - started
         self._tallies.waiting.add(waited)
         if not done:
-            self.give_back({name: 1})  # if loaded this very moment
+            self.release({name: 1})  # if loaded this very moment
             raise ModelNotReady(
                 f"Model {target} is still being loaded after {waited:.0f} s. Please try again."
             )
@@ -165,53 +166,52 @@ class ModelCache:
         return waited
 
     def touch(self, names: Iterable[str]) -> None:
-        self._books.touch(names)
+        self._models.touch(names)
 
-    def give_back(self, counts: Mapping[str, int]) -> None:
-        """Ends loans; `counts` maps models to numbers of loans."""
-        for model in self._books.give_back(counts):
+    def release(self, counts: Mapping[str, int]) -> None:
+        """Releases leases; `counts` maps models to numbers of leases."""
+        for model in self._models.release(counts):
             if not self._plan.keep and not self._closed:
-                self._exit.begin(model)
+                self._unloader.start_unloading(model)
         self._changed.set()
 
     async def unload_idle(self) -> None:
-        """Without model cache, unloads models whose loans have expired."""
-        oldest = self._clock.monotonic() - LENT_SECONDS
+        """Unloads models whose leases have expired, if the container has no model cache."""
+        oldest = self._clock.monotonic() - LEASE_SECONDS
         while not self._plan.keep:
-            model = next(self._books.idle(), None)
+            model = next(self._models.idle(), None)
             if model is None or model.used_at >= oldest:
                 return
-            await self._exit.see_off(model)
+            await self._unloader.unload(model)
 
     async def close(self) -> None:
-        """Must be called once the container has ended."""
+        """The container must have ended."""
         self._closed = True
         loading = list(self._loading.values())
         for task in loading:
             task.cancel()
         await asyncio.gather(*loading, return_exceptions=True)
-        await self._exit.close()
+        await self._unloader.close()
 
-    def _lent(self, name: str, *, hit: bool, waited: float) -> LoadedModel:
+    def _leased_model(self, name: str, *, hit: bool, waited: float) -> LoadedModel:
         return LoadedModel(
             model_name=name, hit=hit, wait_microseconds=round(waited * 1e6), keep=self._plan.keep
         )
 
-    async def _borrow(self, name: str) -> bool:
+    async def _lease_loaded(self, name: str) -> bool:
         """Lends a model unless the container has dropped it by itself."""
-        model = self._books.find(name)
+        model = self._models.find(name)
         if model is None:
             return False
-        self._books.lend(model)
-        try:
+        self._models.lease(model)
+        with ExitStack() as on_failure:
+            on_failure.callback(self.release, {name: 1})
             held = await self._container.holds(name)
-        except BaseException:
-            self.give_back({name: 1})
-            raise
-        if self._books.find(name) is not model:
+            on_failure.pop_all()
+        if self._models.find(name) is not model:
             return False  # another caller has noticed
         if not held:
-            await self._exit.see_off(model, is_lost=True)
+            await self._unloader.unload(model, is_lost=True)
         return held
 
     def _ensure_loading(self, name: str, target: str) -> asyncio.Task[None]:
@@ -219,7 +219,7 @@ class ModelCache:
             raise Unavailable("The instance is not in service.")
         task = self._loading.get(name)
         if task is None:
-            if len(self._loading) >= MOST_LOADS_UNDER_WAY:
+            if len(self._loading) >= MAX_PENDING_LOADS:
                 raise ModelNotReady(
                     f"{len(self._loading)} other models are being loaded. Please try again."
                 )
@@ -236,20 +236,19 @@ class ModelCache:
 
     async def _load(self, name: str, target: str) -> None:
         data = ModelData(self._plan.prefix.below(target))
-        seconds = self._plan.longest_load_seconds
+        seconds = self._plan.max_load_seconds
         try:
-            async with asyncio.timeout(seconds), self._fetches:
-                await self._exit.wait_for(name)
+            async with asyncio.timeout(seconds), self._fetch_slots:
+                await self._unloader.wait_for(name)
                 artifact = await self._fetch(data)
-                try:
-                    async with self._turns:
+                async with AsyncExitStack() as on_failure:
+                    on_failure.push_async_callback(self._unloader.discard, name, artifact)
+                    async with self._load_slots:
                         cost = await self._install(name, data, artifact)
-                except BaseException:
-                    await self._exit.let_go(name, artifact)
-                    raise
-                self._books.add(CachedModel(name, artifact, cost, self._waiting[name]))
+                    on_failure.pop_all()
+                self._models.add(CachedModel(name, artifact, cost, self._waiting[name]))
         except TimeoutError as error:
-            await self._exit.withdraw(name)
+            await self._unloader.unload_from_container(name)
             raise ModelRefused(f"Model {target} was not loaded within {seconds:.0f} s.") from error
         await self._trim(name)
 
@@ -257,78 +256,78 @@ class ModelCache:
         try:
             return await self._artifacts.acquire(data, self._tallies.downloading.add)
         except ArtifactError as error:
-            raise self._explained(data, error) from error
+            raise self._with_reason(data, error) from error
 
-    def _explained(self, data: ModelData, error: ArtifactError) -> ArtifactError:
+    def _with_reason(self, data: ModelData, error: ArtifactError) -> ArtifactError:
         number, url = self._plan.container_number, data.location.url
         return type(error)(failed_artifact(number, url, error))
 
     async def _install(self, name: str, data: ModelData, artifact: Artifact) -> int:
         """Has the container load an artifact; returns its cost in bytes."""
-        need = max(artifact.size_bytes, LEAST_COST_BYTES)
+        need = max(artifact.size_bytes, MIN_COST_BYTES)
         await self._reserve(need)
         try:
             folder = self._plan.folder / name / "model"
             try:
-                await self._artifacts.with_room(
+                await self._artifacts.retry_on_full_disk(
                     lambda: asyncio.to_thread(
                         give_folder, artifact.folder, folder, artifact.size_bytes
                     )
                 )
             except ArtifactError as error:
-                raise self._explained(data, error) from error
-            await self._have_loaded(name, str(folder))
+                raise self._with_reason(data, error) from error
+            await self._load_in_container(name, str(folder))
             return await self._cost(need)
         finally:
-            self._books.reserved_bytes -= need
+            self._models.reserved_bytes -= need
 
     async def _reserve(self, need: int) -> None:
-        books = self._books
-        if need > books.room_bytes:
+        models = self._models
+        if need > models.capacity_bytes:
             raise NoRoom(
-                f"The model has {need} bytes; all models together may have {books.room_bytes}."
+                f"The model has {need} bytes; all models together may have {models.capacity_bytes}."
             )
-        while not books.fits(need):
-            if not await self._exit.first(1):
-                await self._change()
-        books.reserved_bytes += need
+        while not models.fits(need):
+            if not await self._unloader.unload_idle(1):
+                await self._wait_for_change()
+        models.reserved_bytes += need
 
-    async def _have_loaded(self, name: str, folder: str) -> None:
+    async def _load_in_container(self, name: str, folder: str) -> None:
         started = self._clock.monotonic()
         unload_next = 1
         while True:
             try:
-                await self._container.load(name, folder, self._plan.longest_load_seconds)
+                await self._container.load(name, folder, self._plan.max_load_seconds)
                 break
             except NoRoom:
-                if not self._books:
+                if not self._models:
                     raise
             # Doubling: few attempts even among thousands of small models.
-            if not await self._exit.first(unload_next):
-                await self._change()
+            if not await self._unloader.unload_idle(unload_next):
+                await self._wait_for_change()
             unload_next *= 2
         self._tallies.loading.add(self._clock.monotonic() - started)
 
     async def _cost(self, need: int) -> int:
         grown = await self._measure() - self._plan.base_bytes
-        of_others = self._books.booked_bytes + self._books.reserved_bytes - need
-        return max(need, grown - of_others - SLACK_BYTES)
+        others = self._models.charged_bytes + self._models.reserved_bytes - need
+        return max(need, grown - others - SLACK_BYTES)
 
     async def _trim(self, name: str) -> None:
         """Unloads other models if a load cost more than was reserved."""
-        while not self._books.fits(0):
-            if not await self._exit.first(1, besides=name):
+        while not self._models.fits(0):
+            if not await self._unloader.unload_idle(1, keep_name=name):
                 return
 
     async def _unload_others(self, name: str) -> None:
         """Unloads half of the idle models: the container does not say how much it lacks."""
-        idle = sum(1 for _ in self._books.idle(besides=name))
-        await self._exit.first((idle + 1) // 2, besides=name)
+        idle = sum(1 for _ in self._models.idle(keep_name=name))
+        await self._unloader.unload_idle((idle + 1) // 2, keep_name=name)
 
-    async def _change(self) -> None:
+    async def _wait_for_change(self) -> None:
         self._changed.clear()
-        waiting = asyncio.create_task(self._changed.wait())
+        changed = asyncio.create_task(self._changed.wait())
         try:
-            await asyncio.wait({waiting}, timeout=LOOK_SECONDS)
+            await asyncio.wait({changed}, timeout=LEASE_CHECK_SECONDS)
         finally:
-            waiting.cancel()
+            changed.cancel()

@@ -7,19 +7,19 @@ from sagehen.agent.instances.process_tree import machine_memory_bytes
 from sagehen.agent.instances.running import RunningContainer
 from sagehen.agent.messages import LoadedModel
 from sagehen.agent.multimodel.cache import ModelCache, ModelCachePlan
-from sagehen.agent.multimodel.container_client import ModelCalls
-from sagehen.agent.multimodel.loaded_models import ModelTallies
+from sagehen.agent.multimodel.cached_models import ModelTallies
+from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.agent.node import Node
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.frame.container_specs import InstanceSpec
 from sagehen.frame.instance_types import instance_types
 from sagehen.frame.s3_locations import parse_location
 
-__all__ = ["ROOM_VARIABLE", "ModelCaches", "choose_room", "open_model_cache"]
+__all__ = ["CAPACITY_VARIABLE", "ModelCaches", "choose_capacity", "open_model_cache"]
 
-ROOM_VARIABLE = "SAGEHEN_MODEL_CACHE_BYTES"
+CAPACITY_VARIABLE = "SAGEHEN_MODEL_CACHE_BYTES"
 """in a container's Environment: bytes for all its models"""
-LEAST_LOADS_AT_ONCE = 2
+MIN_CONCURRENT_LOADS = 2
 FETCHES_PER_LOAD = 4
 ONE_SHOT_FACTOR = 4
 """without model cache, each model is used only briefly"""
@@ -34,32 +34,32 @@ async def open_model_cache(
         sharing: number of multi-model containers that share the memory.
 
     Raises:
-        Invalid: the model data URL or ROOM_VARIABLE is malformed.
+        Invalid: the model data URL or CAPACITY_VARIABLE is malformed.
     """
-    container = running.place.container
+    container = running.paths.container
     base = await running.process.memory_bytes()
-    given = container.environment.get(ROOM_VARIABLE)
-    loads = max(LEAST_LOADS_AT_ONCE, os.cpu_count() or 1)
+    capacity = container.environment.get(CAPACITY_VARIABLE)
+    loads = max(MIN_CONCURRENT_LOADS, os.cpu_count() or 1)
     if not container.model_cache:
         loads *= ONE_SHOT_FACTOR
     plan = ModelCachePlan(
-        container_number=running.place.number,
+        container_number=running.paths.number,
         prefix=parse_location(container.model_data_url or ""),
-        folder=running.place.base / "models",
-        room_bytes=_parse_room(given)
-        if given is not None
-        else choose_room(
-            running.place.spec.instance_type, node.settings.model_memory_share / sharing, base
+        folder=running.paths.base / "models",
+        capacity_bytes=_parse_capacity(capacity)
+        if capacity is not None
+        else choose_capacity(
+            running.paths.spec.instance_type, node.settings.model_memory_share / sharing, base
         ),
         base_bytes=base,
         loads_at_once=loads,
         fetches_at_once=loads * FETCHES_PER_LOAD,
-        longest_load_seconds=node.settings.model_load_timeout_seconds,
+        max_load_seconds=node.settings.model_load_timeout_seconds,
         keep=container.model_cache,
     )
     return ModelCache(
         plan,
-        ModelCalls(running.address),
+        ContainerClient(running.address),
         node.artifacts,
         running.process.memory_bytes,
         tallies,
@@ -67,19 +67,19 @@ async def open_model_cache(
     )
 
 
-def choose_room(instance_type: str, share: float, base_bytes: int) -> int:
+def choose_capacity(instance_type: str, share: float, base_bytes: int) -> int:
     """A share of the instance type's (or this machine's smaller) memory, minus the container's
     own use."""
     machine = machine_memory_bytes()
-    known = instance_types().get(instance_type)
-    memory = min(known.memory_bytes, machine) if known else machine
+    instance_type_record = instance_types().get(instance_type)
+    memory = min(instance_type_record.memory_bytes, machine) if instance_type_record else machine
     return max(0, int(memory * share) - base_bytes)
 
 
-def _parse_room(given: str) -> int:
-    if not given.isdecimal():
-        raise Invalid(f"{ROOM_VARIABLE} must be a number of bytes, but it is {given[:40]!r}.")
-    return int(given)
+def _parse_capacity(text: str) -> int:
+    if not text.isdecimal():
+        raise Invalid(f"{CAPACITY_VARIABLE} must be a number of bytes, but it is {text[:40]!r}.")
+    return int(text)
 
 
 class ModelCaches:
@@ -88,14 +88,16 @@ class ModelCaches:
     def __init__(self, spec: InstanceSpec, node: Node) -> None:
         self._spec = spec
         self._node = node
-        self._hostnames = [one.hostname for one in spec.containers if one.multi_model]
+        self._hostnames = [
+            container.hostname for container in spec.containers if container.multi_model
+        ]
         self._tallies = ModelTallies()
         self._caches: dict[str, ModelCache] = {}
 
     async def open(self, containers: Sequence[RunningContainer]) -> None:
         for running in containers:
-            if running.place.container.multi_model:
-                self._caches[running.place.container.hostname] = await open_model_cache(
+            if running.paths.container.multi_model:
+                self._caches[running.paths.container.hostname] = await open_model_cache(
                     running, self._node, self._tallies, sharing=len(self._hostnames)
                 )
 
@@ -125,12 +127,12 @@ class ModelCaches:
         return await self._find(hostname).load(target, wait_seconds, short_of_memory)
 
     def touch(
-        self, names: Iterable[str], given_back: Mapping[str, int], hostname: str | None = None
+        self, names: Iterable[str], released: Mapping[str, int], hostname: str | None = None
     ) -> None:
         if self._caches:
             cache = self._find(hostname)
             cache.touch(names)
-            cache.give_back(given_back)
+            cache.release(released)
 
     async def unload_idle(self) -> None:
         for cache in list(self._caches.values()):
@@ -143,12 +145,14 @@ class ModelCaches:
         caches = self._caches.values()
         return {
             "LoadedModelCount": sum(cache.loaded_count for cache in caches),
-            "LoadedModelBytes": sum(cache.booked_bytes for cache in caches),
+            "LoadedModelBytes": sum(cache.charged_bytes for cache in caches),
             **self._tallies.values(),
         }
 
     def _find(self, hostname: str | None) -> ModelCache:
-        if hostname is not None and hostname not in {one.hostname for one in self._spec.containers}:
+        if hostname is not None and hostname not in {
+            container.hostname for container in self._spec.containers
+        }:
             raise NotFound(f"There is no container {hostname}.")
         if not self._hostnames or hostname not in (None, *self._hostnames):
             raise Invalid("TargetModel is only for endpoints of multi-model containers.")

@@ -5,17 +5,17 @@ import hashlib
 import msgspec
 
 from sagehen.agent.errors import ModelRefused, NoRoom
-from sagehen.agent.http import LocalAnswer, exchange
 from sagehen.base.errors import Invalid
+from sagehen.http1.call import LocalAnswer, call_once
 
-__all__ = ["ModelCalls", "check_target", "opaque_name"]
+__all__ = ["ContainerClient", "check_target", "opaque_name"]
 
-LOOK_SECONDS = 2.0
+QUERY_SECONDS = 2.0
 UNLOAD_SECONDS = 60.0
-LONGEST_TEXT = 1000
+MAX_ERROR_CHARACTERS = 1000
 
 
-class ModelCalls:
+class ContainerClient:
     """Raises Unavailable if the container cannot be reached."""
 
     def __init__(self, address: str) -> None:
@@ -29,51 +29,55 @@ class ModelCalls:
             ModelRefused: another error.
         """
         body = msgspec.json.encode({"model_name": model_name, "url": folder})
-        answer = await self._ask("POST", "/models", body, timeout_seconds)
-        if answer.status == 507:
-            raise NoRoom(_say(answer))
-        if answer.status >= 300 and answer.status != 409:
-            raise ModelRefused(_say(answer))
+        response = await self._request("POST", "/models", body, timeout_seconds)
+        if response.status == 507:
+            raise NoRoom(_error_text(response))
+        if response.status >= 300 and response.status != 409:
+            raise ModelRefused(_error_text(response))
 
     async def unload(self, model_name: str) -> None:
         """Unloads a model, or does nothing if it is not loaded. Raises ModelRefused."""
-        answer = await self._ask("DELETE", f"/models/{model_name}", b"", UNLOAD_SECONDS)
-        if answer.status >= 300 and answer.status != 404:
-            raise ModelRefused(_say(answer))
+        response = await self._request("DELETE", f"/models/{model_name}", b"", UNLOAD_SECONDS)
+        if response.status >= 300 and response.status != 404:
+            raise ModelRefused(_error_text(response))
 
     async def holds(self, model_name: str) -> bool:
         """A container may lose a model by itself."""
-        answer = await self._ask("GET", f"/models/{model_name}", b"", LOOK_SECONDS)
-        return answer.status != 404
+        response = await self._request("GET", f"/models/{model_name}", b"", QUERY_SECONDS)
+        return response.status != 404
 
     async def is_multi_model(self) -> bool:
-        return (await self._ask("GET", "/models", b"", LOOK_SECONDS)).status < 300
+        return (await self._request("GET", "/models", b"", QUERY_SECONDS)).status < 300
 
-    async def _ask(
+    async def _request(
         self, method: str, path: str, body: bytes, timeout_seconds: float
     ) -> LocalAnswer:
-        return await exchange(self._address, method, path, body, timeout_seconds=timeout_seconds)
+        return await call_once(self._address, method, path, body, timeout_seconds=timeout_seconds)
 
 
-def _say(answer: LocalAnswer) -> str:
-    return answer.text[:LONGEST_TEXT] or f"It answered with HTTP {answer.status}."
+def _error_text(response: LocalAnswer) -> str:
+    return response.text[:MAX_ERROR_CHARACTERS] or f"It answered with HTTP {response.status}."
 
 
-LONGEST_TARGET = 1024
+MAX_TARGET_CHARACTERS = 1024
 
 
 def check_target(target: str) -> None:
     """Raises Invalid, in SageMaker's words, for what cannot be a key below the prefix."""
-    if not target or len(target) > LONGEST_TARGET:
+    if not target or len(target) > MAX_TARGET_CHARACTERS:
         bound = "less than or equal to 1024" if target else "greater than or equal to 1"
-        raise Invalid(_refusal(target, f"Member must have length {bound}"))
+        raise Invalid(_validation_error(target, f"Member must have length {bound}"))
     if not target.isprintable() or target[0].isspace():
         raise Invalid(
-            _refusal(target, r"Member must satisfy regular expression pattern: \A\S[\p{Print}]*\z")
+            _validation_error(
+                target, r"Member must satisfy regular expression pattern: \A\S[\p{Print}]*\z"
+            )
         )
     if target.startswith("/") or ".." in target.split("/") or target.endswith("/"):
         raise Invalid(
-            _refusal(target, "Member must be the key of an object relative to the ModelDataUrl")
+            _validation_error(
+                target, "Member must be the key of an object relative to the ModelDataUrl"
+            )
         )
 
 
@@ -86,7 +90,7 @@ def opaque_name(target: str) -> str:
     return hashlib.sha256(target.encode()).hexdigest()[:32]
 
 
-def _refusal(target: str, constraint: str) -> str:
+def _validation_error(target: str, constraint: str) -> str:
     shown = target if len(target) <= 100 else target[:100] + "…"
     return (
         f"1 validation error detected: Value '{shown}' at 'targetModel' failed to satisfy "

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sagehen.agent.artifacts.artifacts import PLACE_BYTES, ArtifactCache
+from sagehen.agent.artifacts.artifacts import FOLDER_BYTES, ArtifactCache
 from sagehen.agent.artifacts.fetch import ModelData
 from sagehen.base.clock import SYSTEM
 from sagehen.base.errors import ArtifactMissing, ArtifactRejected
@@ -18,12 +18,12 @@ MakeCache = Callable[..., ArtifactCache]
 
 @pytest.fixture
 def make_cache(tmp_path: Path, reader: Any) -> MakeCache:
-    def make(most_unused_bytes: int = 2**20, most_artifact_bytes: int = 2**20) -> ArtifactCache:
+    def make(max_unused_bytes: int = 2**20, max_artifact_bytes: int = 2**20) -> ArtifactCache:
         cache = ArtifactCache(
             tmp_path / "artifacts",
             reader,
-            most_artifact_bytes=most_artifact_bytes,
-            most_unused_bytes=most_unused_bytes,
+            max_artifact_bytes=max_artifact_bytes,
+            max_unused_bytes=max_unused_bytes,
             clock=SYSTEM,
         )
         cache.open()
@@ -102,7 +102,7 @@ async def test_only_what_is_named_like_an_artifact_can_be_a_broken_one(
     (folder / "kept by hand" / "model.bin").write_bytes(b"x")
     (folder / "kept by hand" / "size").write_text("1000000")
     (folder / ("a" * 40)).mkdir()
-    make_cache(most_unused_bytes=10)
+    make_cache(max_unused_bytes=10)
     assert (folder / "kept by hand" / "model.bin").exists()
     assert not (folder / ("a" * 40)).exists()
 
@@ -122,7 +122,7 @@ async def test_a_new_object_at_the_address_is_a_new_artifact(
 async def test_the_least_recently_used_leave_when_unused(
     make_cache: MakeCache, reader: Any, make_archive: Callable[..., bytes], tmp_path: Path
 ) -> None:
-    cache = make_cache(most_unused_bytes=PLACE_BYTES + 150)
+    cache = make_cache(max_unused_bytes=FOLDER_BYTES + 150)
     artifacts = []
     for name in "abc":
         url = f"s3://bucket/{name}"
@@ -173,7 +173,7 @@ async def test_an_archive_beyond_the_bound_is_not_even_read(
 ) -> None:
     reader.objects[URL] = bytes(1001)
     with pytest.raises(ArtifactRejected, match="at most 1000"):
-        await make_cache(most_artifact_bytes=1000).acquire(DATA)
+        await make_cache(max_artifact_bytes=1000).acquire(DATA)
     assert reader.reads == []
 
 

@@ -25,17 +25,17 @@ def member(name: str, kind: bytes, link: str = "", mode: int = 0o644) -> tarfile
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "outer" / "model"
-    place.mkdir(parents=True)
-    return place
+    paths = tmp_path / "outer" / "model"
+    paths.mkdir(parents=True)
+    return paths
 
 
 @pytest.fixture
 def unpack_bytes(tmp_path: Path, folder: Path) -> Unpack:
-    def run(data: bytes, most_bytes: int = 2**20) -> Unpacked:
+    def run(data: bytes, max_bytes: int = 2**20) -> Unpacked:
         archive = tmp_path / "archive"
         archive.write_bytes(data)
-        return unpack(archive, folder, most_bytes=most_bytes)
+        return unpack(archive, folder, max_bytes=max_bytes)
 
     return run
 
@@ -157,7 +157,7 @@ def test_a_negative_size_does_not_hang(unpack_bytes: Unpack) -> None:
 def test_too_many_entries_are_refused(
     unpack_bytes: Unpack, make_archive: MakeArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unpacking, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(unpacking, "MAX_ENTRIES", 3)
     with pytest.raises(ArtifactRejected, match="more than 3 entries"):
         unpack_bytes(make_archive(*((f"f{index}", b"") for index in range(4))))
 
@@ -215,8 +215,8 @@ class TestWhatWouldTakeForever:
         info = member("h", kind)
         info.size = len(b"8 p=abc\n")
         header = info.tobuf(tarfile.GNU_FORMAT) + b"8 p=abc\n".ljust(512, b"\0")
-        with pytest.raises(ArtifactRejected, match="headers of headers"):
-            unpack_bytes(gzip.compress(header * 20_000), most_bytes=2**30)
+        with pytest.raises(ArtifactRejected, match="nested extended headers"):
+            unpack_bytes(gzip.compress(header * 20_000), max_bytes=2**30)
 
     def test_a_chain_of_more_links_than_the_kernel_follows_is_refused(
         self, unpack_bytes: Unpack, make_archive: MakeArchive

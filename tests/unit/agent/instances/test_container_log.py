@@ -4,8 +4,8 @@ from pathlib import Path
 from sagehen.agent.instances.container_log import ContainerLog
 
 
-def follow(path: Path, most_bytes: int, *parts: bytes) -> ContainerLog:
-    log = ContainerLog(path, most_bytes)
+def follow(path: Path, max_bytes: int, *parts: bytes) -> ContainerLog:
+    log = ContainerLog(path, max_bytes)
     reading, writing = os.pipe()
     log.follow(reading)
     for part in parts:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.agent.instances.container_plan import (
-    ContainerPlace,
+    ContainerPaths,
     PortRange,
     choose_address,
     plan_launch,
@@ -24,10 +24,10 @@ MODE = {"SAGEMAKER_MULTI_MODEL": "true"}
 def test_the_model_server_listens_on_a_socket_of_its_own(
     home: Home, settings: Settings, make_spec: MakeSpec
 ) -> None:
-    place = ContainerPlace(home, make_spec(environment={"MINE": "1", **MODE}), 1)
+    paths = ContainerPaths(home, make_spec(environment={"MINE": "1", **MODE}), 1)
     launch = Launch(adapter="xgboost")
-    address = choose_address(place, launch, PORTS)
-    plan = plan_launch(place, launch, address, PORTS, settings)
+    address = choose_address(paths, launch, PORTS)
+    plan = plan_launch(paths, launch, address, PORTS, settings)
     assert address == f"unix:{home.run}/i-1.sock"
     assert plan.command == (sys.executable, "-m", "sagehen.containers.modelserver")
     assert plan.environment["SAGEHEN_ADAPTER"] == "xgboost"
@@ -41,16 +41,16 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     assert plan.environment["SAGEMAKER_STARTUP_TIMEOUT"] == "55"  # less than it has
     assert "OMP_NUM_THREADS" not in plan.environment  # it knows itself how many
     assert plan.log == home.logs / "endpoints/houses/AllTraffic/i-1/primary.log"
-    assert plan.base == place.base
+    assert plan.base == paths.base
 
 
 @pytest.mark.parametrize("isolated", [True, False])
 def test_who_is_isolated_is_not_to_see_the_homes_keys(
     home: Home, settings: Settings, make_spec: MakeSpec, isolated: bool
 ) -> None:
-    place = ContainerPlace(home, make_spec(network_isolation=isolated), 1)
+    paths = ContainerPaths(home, make_spec(network_isolation=isolated), 1)
     launch = Launch(adapter="xgboost")
-    plan = plan_launch(place, launch, f"unix:{place.socket}", PORTS, settings)
+    plan = plan_launch(paths, launch, f"unix:{paths.socket}", PORTS, settings)
     assert (home.credentials in plan.hidden) is isolated
     assert home.run not in plan.hidden  # Its socket is there.
 
@@ -59,9 +59,9 @@ def test_who_is_isolated_is_not_to_see_the_homes_keys(
 def test_a_file_of_settings_beside_the_keys_is_hidden_whatever_it_is_called(
     home: Home, settings: Settings, make_spec: MakeSpec, file: str, hidden: bool
 ) -> None:
-    place = ContainerPlace(home, make_spec(network_isolation=True), 1)
+    paths = ContainerPaths(home, make_spec(network_isolation=True), 1)
     settings = settings.model_copy(update={"config": home.path / file})
-    plan = plan_launch(place, Launch(command=("serve",)), "tcp:127.0.0.1:1", PORTS, settings)
+    plan = plan_launch(paths, Launch(command=("serve",)), "tcp:127.0.0.1:1", PORTS, settings)
     assert (home.path / file in plan.hidden) is hidden
     assert {path.parent for path in plan.hidden} == {home.path}
 
@@ -69,10 +69,10 @@ def test_a_file_of_settings_beside_the_keys_is_hidden_whatever_it_is_called(
 def test_a_command_of_ones_own_listens_on_a_port_of_its_own(
     home: Home, settings: Settings, make_spec: MakeSpec
 ) -> None:
-    place = ContainerPlace(home, make_spec(), 1)
+    paths = ContainerPaths(home, make_spec(), 1)
     launch = Launch(command=("python3", "serve.py"))
-    address = choose_address(place, launch, PORTS)
-    plan = plan_launch(place, launch, address, PORTS, settings)
+    address = choose_address(paths, launch, PORTS)
+    plan = plan_launch(paths, launch, address, PORTS, settings)
     assert address == "tcp:127.0.0.1:15000"
     assert plan.environment["SAGEMAKER_BIND_TO_PORT"] == "15000"
     assert plan.environment["SAGEMAKER_SAFE_PORT_RANGE"] == "15001-15048"
@@ -85,8 +85,8 @@ def test_pip_is_used_as_the_user_does_unless_the_container_says(
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://mine/")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    place = ContainerPlace(home, make_spec(environment={"PIP_NO_INDEX": "0"}), 1)
-    plan = plan_launch(place, Launch(adapter="python"), "unix:/run/i-1.sock", PORTS, settings)
+    paths = ContainerPaths(home, make_spec(environment={"PIP_NO_INDEX": "0"}), 1)
+    plan = plan_launch(paths, Launch(adapter="python"), "unix:/run/i-1.sock", PORTS, settings)
     assert plan.environment["PIP_INDEX_URL"] == "https://mine/"
     assert plan.environment["PIP_NO_INDEX"] == "0"
 
@@ -101,9 +101,9 @@ CODE = {"SAGEMAKER_SUBMIT_DIRECTORY": "s3://bucket/code.tar.gz"}
 def test_code_in_s3_is_fetched_for_the_model_server_alone(
     home: Home, settings: Settings, make_spec: MakeSpec, launch: Launch, directory: str
 ) -> None:
-    place = ContainerPlace(home, make_spec(environment=CODE), 1)
-    plan = plan_launch(place, launch, choose_address(place, launch, PORTS), PORTS, settings)
-    expected = {"fetched": f"{place.base}/code", "as given": "s3://bucket/code.tar.gz"}
+    paths = ContainerPaths(home, make_spec(environment=CODE), 1)
+    plan = plan_launch(paths, launch, choose_address(paths, launch, PORTS), PORTS, settings)
+    expected = {"fetched": f"{paths.base}/code", "as given": "s3://bucket/code.tar.gz"}
     assert plan.environment["SAGEMAKER_SUBMIT_DIRECTORY"] == expected[directory]
 
 
@@ -111,11 +111,11 @@ def test_the_user_may_change_what_is_suggested_but_not_what_must_be(
     home: Home, settings: Settings, make_spec: MakeSpec
 ) -> None:
     environment = {"OMP_NUM_THREADS": "4", "SAGEMAKER_BASE_DIR": "/", "SAGEHEN_BIND": "unix:/x"}
-    place = ContainerPlace(home, make_spec(environment=environment, multi_model=True), 1)
+    paths = ContainerPaths(home, make_spec(environment=environment, multi_model=True), 1)
     launch = Launch(adapter="xgboost")
-    plan = plan_launch(place, launch, "unix:/run/i-1.sock", PORTS, settings)
+    plan = plan_launch(paths, launch, "unix:/run/i-1.sock", PORTS, settings)
     assert plan.environment["OMP_NUM_THREADS"] == "4"
     assert plan.environment["HF_HOME"].endswith("/.cache/huggingface")
-    assert plan.environment["SAGEMAKER_BASE_DIR"] == str(place.base)
+    assert plan.environment["SAGEMAKER_BASE_DIR"] == str(paths.base)
     assert plan.environment["SAGEHEN_BIND"] == "unix:/run/i-1.sock"
     assert plan.environment["SAGEMAKER_MULTI_MODEL"] == "true"

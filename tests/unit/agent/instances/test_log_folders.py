@@ -13,7 +13,7 @@ def test_the_oldest_logs_go_and_those_of_running_instances_stay(tmp_path: Path) 
         folder.mkdir(parents=True)
         (folder / "primary.log").touch()
         os.utime(folder / "primary.log", (number, number))
-    prune_logs(tmp_path, frozenset({f"i-{0:017x}"}), most=2)
+    prune_logs(tmp_path, frozenset({f"i-{0:017x}"}), keep=2)
     assert sorted(path.name for path in (tmp_path / "endpoints").iterdir()) == ["e0", "e4", "e5"]
 
 
@@ -32,17 +32,17 @@ def test_what_somebody_else_has_removed_is_no_trouble(
         )
     # Two instances that are put at once prune at once.
     monkeypatch.setattr(shutil, "rmtree", lambda path, **_: remove(path.parents[1]))
-    prune_logs(tmp_path, frozenset(), most=1)
+    prune_logs(tmp_path, frozenset(), keep=1)
     assert len(list((tmp_path / "endpoints").iterdir())) == 1
 
 
 def test_the_oldest_logs_of_jobs_go_and_those_of_running_jobs_stay(tmp_path: Path) -> None:
-    prune_job_logs(tmp_path, frozenset(), most=1)
+    prune_job_logs(tmp_path, frozenset(), keep=1)
     for number in range(5):
         folder = tmp_path / "training-jobs" / f"job-{number}"
         folder.mkdir(parents=True)
         (folder / "algo-1.log").touch()
         os.utime(folder / "algo-1.log", (number, number))
-    prune_job_logs(tmp_path, frozenset({"job-0"}), most=2)
+    prune_job_logs(tmp_path, frozenset({"job-0"}), keep=2)
     kept = sorted(path.name for path in (tmp_path / "training-jobs").iterdir())
     assert kept == ["job-0", "job-3", "job-4"]

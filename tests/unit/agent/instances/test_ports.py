@@ -26,18 +26,18 @@ def test_nobody_gets_what_is_somebodys() -> None:
     taken.append(other.take())
     assert len(set(taken)) == 4
     for each in taken:
-        one.give_back(each)
-        other.give_back(each)
+        one.release(each)
+        other.release(each)
 
 
 def test_what_was_given_back_is_used_again_last() -> None:
     pool = Ports()
     first = pool.take()
-    pool.give_back(first)
+    pool.release(first)
     later = [pool.take() for _ in range(4)]
     assert later[-1] == first
     for each in later:
-        pool.give_back(each)
+        pool.release(each)
 
 
 def test_the_first_and_the_last_are_not_spare() -> None:

@@ -11,11 +11,11 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from sagehen.agent.http import exchange
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.node import Node
 from sagehen.base.errors import Invalid, NotFound
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec, InstanceState
+from sagehen.http1.call import call_once
 
 URL = "s3://bucket/model.tar.gz"
 MANY = "s3://bucket/many/"
@@ -83,7 +83,7 @@ async def test_each_has_an_address_a_folder_and_a_log(
         assert (first.slots, second.slots) == (None, 3)
         assert report.address == first.address != second.address
         for one in (first, second):
-            assert (await exchange(one.address, "GET", "/ping", timeout_seconds=60)).status == 200
+            assert (await call_once(one.address, "GET", "/ping", timeout_seconds=60)).status == 200
         folder = node.home.instances / "i-1"
         assert (folder / "clean" / "ml" / "model" / "model.json").is_file()
         assert list((folder / "predict" / "ml" / "model").iterdir()) == []
@@ -131,7 +131,7 @@ async def test_they_are_ended_one_after_the_other(node: Node, spec: Any) -> None
             while not (control / "finishing").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         second = instance.report.containers[1].address
-        assert (await exchange(second, "GET", "/ping", timeout_seconds=60)).status == 200
+        assert (await call_once(second, "GET", "/ping", timeout_seconds=60)).status == 200
         (control / "finished").touch()
         await stopping
     assert not any(one.is_running() for one in found.values())

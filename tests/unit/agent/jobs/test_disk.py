@@ -8,8 +8,8 @@ import pytest
 
 from sagehen.agent.jobs import disk
 from sagehen.agent.jobs.data import data
-from sagehen.agent.jobs.data.transfers import PAUSE_SECONDS, ROOM_SECONDS
-from sagehen.agent.jobs.disk import DiskRoom
+from sagehen.agent.jobs.data.transfers import DISK_FULL_PAUSE_SECONDS, DISK_FULL_RETRY_SECONDS
+from sagehen.agent.jobs.disk import DiskSpace
 from sagehen.base.errors import StateFull
 from sagehen.base.home import Home
 from sagehen.frame.job_specs import (
@@ -27,18 +27,18 @@ from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
 
 SIZE = 100 * 2**20
-FULL, LOW_BYTES = DiskRoom(free=1000, size=SIZE), 6 * 2**20
+FULL, LOW_BYTES = DiskSpace(free=1000, size=SIZE), 6 * 2**20
 WRITES = "echo weights > $SAGEMAKER_BASE_DIR/model/weights.bin"
-SetRoom = Callable[[DiskRoom], None]
+SetDiskSpace = Callable[[DiskSpace], None]
 
 
 @pytest.fixture
-def set_room(monkeypatch: pytest.MonkeyPatch) -> SetRoom:
+def set_room(monkeypatch: pytest.MonkeyPatch) -> SetDiskSpace:
     """Says how much room there is on the disk from now on."""
 
-    def set_to(room: DiskRoom) -> None:
+    def set_to(room: DiskSpace) -> None:
         for module in (data, disk):
-            monkeypatch.setattr(module, "read_room", lambda _: room)
+            monkeypatch.setattr(module, "read_disk_space", lambda _: room)
 
     return set_to
 
@@ -60,13 +60,13 @@ def there(jobs: JobsUnderTest, home: Home, monkeypatch: pytest.MonkeyPatch) -> l
     """Whether the job's folder was, whenever its report was written."""
     found: list[bool] = []
     reports = jobs.jobs._reports
-    keep, folder = reports.keep, home.jobs / "j-1"
+    save, folder = reports.save, home.jobs / "j-1"
 
-    def look_and_keep(report: JobReport) -> None:
+    def look_and_save(report: JobReport) -> None:
         found.append(folder.exists())
-        keep(report)
+        save(report)
 
-    monkeypatch.setattr(reports, "keep", look_and_keep)
+    monkeypatch.setattr(reports, "save", look_and_save)
     return found
 
 
@@ -95,7 +95,7 @@ async def is_so(look: Callable[[], bool], jobs: JobsUnderTest) -> None:
     [(12, 250, True), (13, 250, False), (63, 10_000, True), (64, 10_000, False)],
 )
 def test_little_room_is_a_share_of_a_small_disk(free: int, size: int, low: bool) -> None:
-    assert DiskRoom(free * 2**20, size * 2**20).is_low is low
+    assert DiskSpace(free * 2**20, size * 2**20).is_low is low
 
 
 async def test_who_fills_the_disk_is_ended_and_its_checkpoints_are_kept(
@@ -104,7 +104,7 @@ async def test_who_fills_the_disk_is_ended_and_its_checkpoints_are_kept(
     objects: ObjectStore,
     clock: SteppedClock,
     base: Path,
-    set_room: SetRoom,
+    set_room: SetDiskSpace,
 ) -> None:
     big = f"head -c {LOW_BYTES} /dev/zero > $SAGEMAKER_BASE_DIR/output/data/zeros"
     script = f"cd $SAGEMAKER_BASE_DIR; echo 1 > checkpoints/1; {big}; touch done; exec sleep 1000"
@@ -114,8 +114,8 @@ async def test_who_fills_the_disk_is_ended_and_its_checkpoints_are_kept(
     await is_so((base / "done").exists, jobs)
     await jobs.trains("j-2")
     set_room(FULL)
-    await clock.sleeper(disk.ROOM_PAUSE_SECONDS)
-    clock.advance(disk.ROOM_PAUSE_SECONDS)
+    await clock.sleeper(disk.DISK_PAUSE_SECONDS)
+    clock.advance(disk.DISK_PAUSE_SECONDS)
     report = await jobs.ends()
     assert report.outcome is JobOutcome.FAILED
     assert str(report.failure_reason).startswith(
@@ -131,7 +131,7 @@ async def test_the_folder_is_gone_before_the_report_is_written_where_room_is_lit
     jobs: JobsUnderTest,
     make_spec: MakeSpec,
     there: list[bool],
-    set_room: SetRoom,
+    set_room: SetDiskSpace,
 ) -> None:
     set_room(FULL)
     report = await jobs.run(make_spec(WRITES))
@@ -146,7 +146,7 @@ async def test_what_is_not_uploaded_makes_room_for_what_is(
     objects: ObjectStore,
     base: Path,
     monkeypatch: pytest.MonkeyPatch,
-    set_room: SetRoom,
+    set_room: SetDiskSpace,
     links: bool,
 ) -> None:
     put(objects, "in/a")
@@ -176,9 +176,9 @@ async def test_room_that_comes_is_waited_for(
 ) -> None:
     jobs.jobs.put(make_spec(WRITES))
     await uploads(jobs)
-    await clock.sleeper(PAUSE_SECONDS)
+    await clock.sleeper(DISK_FULL_PAUSE_SECONDS)
     full_store()
-    clock.advance(PAUSE_SECONDS)
+    clock.advance(DISK_FULL_PAUSE_SECONDS)
     assert (await jobs.ends()).outcome is JobOutcome.COMPLETED
     assert keys(objects) == ["out/count/output/model.tar.gz"]
 
@@ -189,11 +189,11 @@ async def test_room_that_does_not_come_fails_the_attempt_after_a_minute(
 ) -> None:
     jobs.jobs.put(make_spec(WRITES))
     await uploads(jobs)
-    await clock.sleeper(PAUSE_SECONDS)
-    clock.advance(ROOM_SECONDS)
+    await clock.sleeper(DISK_FULL_PAUSE_SECONDS)
+    clock.advance(DISK_FULL_RETRY_SECONDS)
     report = await jobs.ends()
     assert (report.outcome, report.artifacts, there) == (JobOutcome.FAILED, (), [False])
-    assert "left and was not stored yet is lost. (The disk that holds the objects" in str(
+    assert "Results that were not yet stored are lost. (The disk that holds the objects" in str(
         report.failure_reason
     )
 
@@ -204,11 +204,11 @@ async def test_a_stop_ends_the_wait_for_room(
 ) -> None:
     jobs.jobs.put(make_spec(WRITES))
     await uploads(jobs)
-    await clock.sleeper(PAUSE_SECONDS)
+    await clock.sleeper(DISK_FULL_PAUSE_SECONDS)
     jobs.jobs.stop("j-1", StopRequest())
     report = await jobs.ends()
     assert report.outcome is JobOutcome.FAILED
-    assert "was told to end, and waited no longer" in str(report.failure_reason)
+    assert "The job was stopped and waited no longer" in str(report.failure_reason)
 
 
 @pytest.mark.usefixtures("full_store")
@@ -217,7 +217,7 @@ async def test_a_shutdown_does_not_wait_for_room(
 ) -> None:
     jobs.jobs.put(make_spec(WRITES))
     await uploads(jobs)
-    await clock.sleeper(PAUSE_SECONDS)
+    await clock.sleeper(DISK_FULL_PAUSE_SECONDS)
     async with asyncio.timeout(30):
         await jobs.jobs.close()
     assert jobs.jobs.list().jobs[0].outcome is JobOutcome.FAILED

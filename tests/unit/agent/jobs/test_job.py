@@ -257,21 +257,11 @@ async def test_an_interrupted_job_uploads_nothing(
 ) -> None:
     jobs.jobs.put(make_spec(WAITS_FOR_SIGTERM))
     await printed(home, "ready")
-    assert jobs.jobs.interrupt(None) == ("j-1",)
-    assert jobs.jobs.interrupt(None) == ()
+    jobs.jobs.stop("j-1", StopRequest(outcome=JobOutcome.INTERRUPTED))
+    jobs.jobs.stop("j-1", StopRequest(outcome=JobOutcome.INTERRUPTED))
     report = await jobs.ends()
     assert report.outcome is JobOutcome.INTERRUPTED
     assert JobPhase.UPLOADING not in phases(report)
-
-
-async def test_the_newest_are_interrupted_first(jobs: JobsUnderTest, make_spec: MakeSpec) -> None:
-    for number in (1, 2, 3):
-        jobs.jobs.put(make_spec("sleep 1000", attempt_id=f"j-{number}"))
-        await jobs.trains(f"j-{number}")
-    assert jobs.jobs.interrupt(2) == ("j-3", "j-2")
-    assert (await jobs.ends("j-3")).outcome is JobOutcome.INTERRUPTED
-    assert (await jobs.ends("j-2")).outcome is JobOutcome.INTERRUPTED
-    assert not (await jobs.trains("j-1")).stopping
 
 
 async def test_a_put_of_a_known_attempt_does_nothing(
@@ -405,7 +395,7 @@ async def test_an_attempt_that_ends_in_the_moment_it_is_deleted_is_forgotten(
     agent.put(make_spec("true"))
     spawned.pop().close()  # Of the logs.
     await jobs.reports(lambda report: report.outcome)
-    life = agent._lives.get("j-1")
+    life = agent._tasks.get("j-1")
     agent.delete("j-1")
     if life is not None:
         await asyncio.wait({life})
@@ -422,7 +412,7 @@ async def test_an_attempt_that_breaks_its_agents_rules_is_lost_and_holds_up_noth
     def broken(*_: object) -> None:
         raise ValueError("broken")
 
-    monkeypatch.setattr(jobs.jobs._reports, "keep", broken)
+    monkeypatch.setattr(jobs.jobs._reports, "save", broken)
     jobs.jobs.put(make_spec("true"))
     await jobs.is_gone()
     assert jobs.jobs.list().jobs == ()

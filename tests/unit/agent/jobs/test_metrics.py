@@ -19,7 +19,7 @@ def found(printed: list[bytes], *definitions: MetricDefinition) -> dict[str, flo
     for part in printed:
         lines(part)
     lines(b"")
-    return {one.name: one.value for one in read.found}
+    return {one.name: one.value for one in read.latest}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_an_expression_that_loses_itself_is_given_up(caplog: pytest.LogCaptureFi
     hopeless = MetricDefinition(name="hopeless", regex=r"(a+)+(a+)+(a+)+b")
     line = b"a" * 4000 + b" loss=1\n"
     assert found([line] * 10, hopeless, LOSS) == {"loss": 1}
-    assert caplog.text.count("The metric hopeless takes too long") == 1
+    assert caplog.text.count("The expression of the metric hopeless takes too long") == 1
 
 
 def test_the_time_that_other_threads_take_is_not_an_expressions(

@@ -76,7 +76,7 @@ def test_a_port_that_somebody_listens_on_is_no_jobs(claimed: ExitStack) -> None:
 
 
 def test_where_none_is_left_hosts_share_the_machines(claimed: ExitStack, monkeypatch) -> None:
-    monkeypatch.setattr(network, "MOST_NETWORKS", 0)
+    monkeypatch.setattr(network, "MAX_NETWORKS", 0)
     shared = claim_network()
     assert (shared.address(1), shared.address(2), shared.master_port) == (
         "127.0.0.1",
@@ -88,7 +88,7 @@ def test_where_none_is_left_hosts_share_the_machines(claimed: ExitStack, monkeyp
 def test_the_machines_own_names_are_kept(tmp_path: Path, monkeypatch) -> None:
     machines = tmp_path / "hosts"
     machines.write_bytes(b"10.0.0.1 algo-1 \xff\n")
-    monkeypatch.setattr(network, "_MACHINES_HOSTS", machines)
+    monkeypatch.setattr(network, "_ETC_HOSTS", machines)
     lines = JobNetwork(3).hosts_file(["algo-1", "algo-2"]).splitlines()
     assert lines[:2] == ["127.77.3.1\talgo-1", "127.77.3.2\talgo-2"]
     assert lines[2].startswith("10.0.0.1 algo-1")

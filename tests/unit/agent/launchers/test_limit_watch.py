@@ -11,12 +11,12 @@ from sagehen.agent.instances.limits import InstanceLimit, Limits
 from sagehen.agent.launchers import limit_watch as module
 from sagehen.agent.launchers.limit_watch import (
     GROWTH_BYTES_PER_SECOND,
-    LONGEST_PAUSE_SECONDS,
-    SHORTEST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
+    MIN_PAUSE_SECONDS,
     LimitWatch,
     UsageReading,
     choose_pause,
-    look,
+    measure,
 )
 from sagehen.base.clock import SYSTEM
 
@@ -27,7 +27,7 @@ if all(os.fork() for _ in range(int(sys.argv[2]))):
     print("ready", flush=True)
 sys.stdin.read()
 """
-Start = Callable[[int, int], "subprocess.Popen[bytes]"]
+Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
@@ -51,25 +51,25 @@ def start() -> Iterator[Start]:
 def test_memory_that_processes_share_counts_once(start: Start) -> None:
     pid = start(60, 2).pid
     limits = Limits(memory_bytes=130 * 2**20)
-    seen = look([pid], limits)
+    seen = measure([pid], limits)
     assert (seen.excess, seen.sizes[0] < 130 * 2**20) == (None, True)
-    assert 0 < seen.room_bytes < 70 * 2**20
-    assert look([pid], Limits(memory_bytes=50 * 2**20)).excess is InstanceLimit.MEMORY
+    assert 0 < seen.headroom_bytes < 70 * 2**20
+    assert measure([pid], Limits(memory_bytes=50 * 2**20)).excess is InstanceLimit.MEMORY
 
 
 def test_processes_and_threads_are_counted(start: Start) -> None:
     pid = start(1, 2).pid
-    assert look([pid, pid], Limits(processes=5)).excess is InstanceLimit.PROCESSES
-    near = look([pid, pid], Limits(processes=6))
-    assert (near.excess, choose_pause(near.room_bytes, 0)) == (None, SHORTEST_PAUSE_SECONDS)
-    far = look([pid, pid], Limits(processes=12))
-    assert choose_pause(far.room_bytes, 0) == LONGEST_PAUSE_SECONDS
+    assert measure([pid, pid], Limits(processes=5)).excess is InstanceLimit.PROCESSES
+    near = measure([pid, pid], Limits(processes=6))
+    assert (near.excess, choose_pause(near.headroom_bytes, 0)) == (None, MIN_PAUSE_SECONDS)
+    far = measure([pid, pid], Limits(processes=12))
+    assert choose_pause(far.headroom_bytes, 0) == MAX_PAUSE_SECONDS
 
 
 def test_who_is_far_from_the_limit_is_looked_at_less_often() -> None:
-    assert choose_pause(-1, 0) == SHORTEST_PAUSE_SECONDS
+    assert choose_pause(-1, 0) == MIN_PAUSE_SECONDS
     assert choose_pause(GROWTH_BYTES_PER_SECOND // 2, 0) == pytest.approx(0.5)
-    assert choose_pause(2**50, 0) == LONGEST_PAUSE_SECONDS
+    assert choose_pause(2**50, 0) == MAX_PAUSE_SECONDS
     assert choose_pause(0, 0.2) > 3, "a look that takes long is not taken often"
 
 
@@ -102,7 +102,7 @@ async def test_the_largest_of_an_instance_is_ended_and_no_other(start: Start) ->
 def test_what_has_ended_has_no_size() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
-    seen = look([process.pid], Limits(memory_bytes=0))
+    seen = measure([process.pid], Limits(memory_bytes=0))
     assert (seen.excess, list(seen.sizes)) == (None, [0])
 
 
@@ -114,9 +114,9 @@ async def test_one_who_could_not_look_looks_again(
     def look_later(pids: Sequence[int], limits: Limits) -> UsageReading:
         for error in looks:
             raise error
-        return look(pids, limits)
+        return measure(pids, limits)
 
-    monkeypatch.setattr(module, "look", look_later)
+    monkeypatch.setattr(module, "measure", look_later)
     large = Container(start(40))
     LimitWatch(SYSTEM).add("i-1", large, Limits(memory_bytes=2**20))
     await asyncio.wait_for(large.ended.wait(), 30)

@@ -115,8 +115,8 @@ async def test_what_is_hidden_is_not_seen_and_all_else_is(tmp_path: Path) -> Non
 async def test_without_it_a_container_starts_as_ever(tmp_path: Path) -> None:
     process = await ProcessLauncher().start(plan(tmp_path, "sh", "-c", "test ! -e /opt/ml/model"))
     assert await process.wait() == 0
-    assert ProcessLauncher().seen_base(tmp_path) == tmp_path
-    assert ProcessLauncher(mounts=True).seen_base(tmp_path) == OPT_ML
+    assert ProcessLauncher().container_base(tmp_path) == tmp_path
+    assert ProcessLauncher(mounts=True).container_base(tmp_path) == OPT_ML
 
 
 @may_mount
@@ -219,9 +219,9 @@ class TestTrying:
         monkeypatch.setattr(mounts, "spawn", refuse)
         assert not await can_mount(tmp_path, Orphans())
         assert caplog.messages == [
-            "Containers find /opt/ml only by their variables, such as SM_MODEL_DIR, hosts of a job "
-            "have no names, and network isolation hides no keys: "
-            "Operation not permitted (mounting its /opt/ml)."
+            "/opt/ml cannot be mounted (Operation not permitted (mounting its /opt/ml)): "
+            "containers find it by variables such as SM_MODEL_DIR, hosts of a job have no names, "
+            "and network isolation does not hide keys."
         ]
 
     async def test_a_home_that_would_be_hidden_is_not(self, caplog) -> None:

@@ -11,8 +11,8 @@ import pytest
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
 from sagehen.agent.multimodel.cache import SLACK_BYTES
+from sagehen.agent.multimodel.cached_models import LEASE_SECONDS
 from sagehen.agent.multimodel.container_client import opaque_name
-from sagehen.agent.multimodel.loaded_models import LENT_SECONDS
 from sagehen.base.clock import SYSTEM
 from sagehen.base.errors import (
     ArtifactError,
@@ -33,24 +33,24 @@ async def make_bench(
     artifacts = ArtifactCache(
         tmp_path / "artifacts",
         reader,
-        most_artifact_bytes=2**20,
-        most_unused_bytes=2**30,
+        max_artifact_bytes=2**20,
+        max_unused_bytes=2**30,
         clock=SYSTEM,
     )
     artifacts.open()
     benches = []
 
-    def make(room: int = 3 * SIZE, keep: bool = True, longest_load_seconds: float = 360) -> Bench:
+    def make(room: int = 3 * SIZE, keep: bool = True, max_load_seconds: float = 360) -> Bench:
         folder = tmp_path / f"models{len(benches)}"
         folder.mkdir()
-        benches.append(Bench(folder, artifacts, room, keep, longest_load_seconds))
+        benches.append(Bench(folder, artifacts, room, keep, max_load_seconds))
         return benches[-1]
 
     yield make
     for bench in benches:
         await bench.cache.close()
         assert list(bench.folder.iterdir()) == []
-    assert artifacts._used == {}
+    assert artifacts._in_use == {}
 
 
 MakeBench = Callable[..., Bench]
@@ -66,7 +66,7 @@ async def test_a_model_is_loaded_by_the_first_call_and_hit_by_the_next(
     assert first.model_name == second.model_name == opaque_name("a")
     assert bench.container.models == {first.model_name: f"{bench.folder}/{first.model_name}/model"}
     assert (bench.folder / first.model_name / "model" / "model").stat().st_size == SIZE
-    assert (bench.cache.loaded_count, bench.cache.booked_bytes) == (1, SIZE)
+    assert (bench.cache.loaded_count, bench.cache.charged_bytes) == (1, SIZE)
     assert (bench.tallies.loading.count, bench.tallies.downloading.count) == (1, 1)
     assert bench.tallies.waiting.count == 1
 
@@ -109,7 +109,7 @@ async def test_a_container_that_never_has_memory_is_told_so(make_bench: MakeBenc
     bench.container.capacity = 0
     with pytest.raises(NoRoom, match="out of memory"):
         await bench.cache.load("c", 60)
-    assert bench.cache.booked_bytes == 0
+    assert bench.cache.charged_bytes == 0
 
 
 async def test_a_model_larger_than_all_room_unloads_nobody(make_bench: MakeBench) -> None:
@@ -123,7 +123,7 @@ async def test_memory_that_no_files_explain_is_booked(make_bench: MakeBench) -> 
     bench = make_bench(room=10 * SIZE)
     bench.memory = SLACK_BYTES + 8 * SIZE
     await bench.load("a")
-    assert bench.cache.booked_bytes == 8 * SIZE
+    assert bench.cache.charged_bytes == 8 * SIZE
     bench.memory += 4 * SIZE
     await bench.load("b")
     assert bench.held == {"b"}, "what turned out too much is unloaded, the new one stays"
@@ -140,7 +140,7 @@ async def test_loads_at_once_wait_for_each_others_room(make_bench: MakeBench) ->
     bench = make_bench(room=SIZE)
     await asyncio.gather(*(bench.load(letter) for letter in "abcdefgh"))
     assert len(bench.held) == 1
-    assert bench.cache.booked_bytes == SIZE
+    assert bench.cache.charged_bytes == SIZE
 
 
 async def test_a_slow_load_goes_on_when_its_caller_is_told_to_ask_again(
@@ -163,7 +163,7 @@ async def test_a_model_that_the_container_dropped_is_loaded_again(make_bench: Ma
     bench.container.models.clear()
     assert (await bench.cache.load("a", 60)).hit is False
     assert bench.held == {"a"}
-    assert bench.cache.booked_bytes == SIZE
+    assert bench.cache.charged_bytes == SIZE
 
 
 async def test_who_was_slow_to_see_that_a_model_is_gone_has_it_once_it_is_back(
@@ -187,7 +187,7 @@ async def test_who_was_slow_to_see_that_a_model_is_gone_has_it_once_it_is_back(
     seen.set()
     await slow
     assert len(bench.container.loads) == 2
-    assert bench.cache.booked_bytes == SIZE
+    assert bench.cache.charged_bytes == SIZE
 
 
 async def test_a_new_object_is_callable_at_once_and_an_old_copy_serves_on(
@@ -214,7 +214,7 @@ async def test_what_cannot_be_loaded_leaves_nothing(
     with pytest.raises(ModelRefused, match="no such tree"):
         await bench.cache.load("odd", 60)
     assert list(bench.folder.iterdir()) == []
-    assert bench.cache.booked_bytes == 0
+    assert bench.cache.charged_bytes == 0
 
 
 async def test_without_cache_a_model_leaves_memory_and_disk_after_use(
@@ -224,13 +224,13 @@ async def test_without_cache_a_model_leaves_memory_and_disk_after_use(
     lent = await bench.cache.load("a", 60)
     assert lent.keep is False
     assert (await bench.cache.load("a", 60)).hit is True
-    bench.cache.give_back({lent.model_name: 1})
+    bench.cache.release({lent.model_name: 1})
     assert bench.held == {"a"}, "another still needs it"
-    bench.cache.give_back({lent.model_name: 1})
+    bench.cache.release({lent.model_name: 1})
     await bench.container.unloading.wait()
     await bench.load("b")  # Which waits for nothing that a leaves behind.
     assert (await bench.cache.load("a", 60)).hit is False
-    bench.clock.seconds += LENT_SECONDS
+    bench.clock.seconds += LEASE_SECONDS
     await bench.cache.unload_idle()
     assert bench.held == {"a"}
     bench.clock.seconds += 1
@@ -246,7 +246,7 @@ async def test_what_is_lent_stays_however_little_room_there_is(make_bench: MakeB
     with pytest.raises(ModelNotReady):
         await bench.cache.load("b", 0.01)
     assert bench.held == {"a"}
-    bench.cache.give_back({lent.model_name: 1, "unheard-of": 3})
+    bench.cache.release({lent.model_name: 1, "unheard-of": 3})
     await waiting
     assert bench.held == {"b"}
 
@@ -254,7 +254,7 @@ async def test_what_is_lent_stays_however_little_room_there_is(make_bench: MakeB
 async def test_who_borrows_and_ends_blocks_nobody_for_long(make_bench: MakeBench) -> None:
     bench = make_bench(room=SIZE)
     await bench.cache.load("a", 60)
-    bench.clock.seconds += LENT_SECONDS + 1
+    bench.clock.seconds += LEASE_SECONDS + 1
     await bench.load("b")
     assert bench.held == {"b"}
 
@@ -262,11 +262,11 @@ async def test_who_borrows_and_ends_blocks_nobody_for_long(make_bench: MakeBench
 async def test_all_who_waited_have_borrowed_what_was_loaded(make_bench: MakeBench) -> None:
     bench = make_bench(room=SIZE)
     first, *_ = await asyncio.gather(*(bench.cache.load("a", 60) for _ in range(3)))
-    bench.cache.give_back({first.model_name: 2})
+    bench.cache.release({first.model_name: 2})
     with pytest.raises(ModelNotReady):
         await bench.cache.load("b", 0.01)
     assert bench.held == {"a"}
-    bench.cache.give_back({first.model_name: 1})
+    bench.cache.release({first.model_name: 1})
     await bench.load("b")
     assert bench.held == {"b"}
 
@@ -279,17 +279,17 @@ async def test_a_container_short_of_memory_gets_others_unloaded_not_the_one_in_u
     lent = await bench.cache.load("b", 60)
     assert (await bench.cache.load("a", 60, short_of_memory=True)).hit is True
     assert bench.held == {"a", "b", "e"}, "half of c, d, e"
-    bench.cache.give_back({lent.model_name: 1})
+    bench.cache.release({lent.model_name: 1})
 
 
 async def test_a_load_that_never_ends_is_given_up_and_the_next_may_try(
     make_bench: MakeBench,
 ) -> None:
-    bench = make_bench(longest_load_seconds=0.05)
+    bench = make_bench(max_load_seconds=0.05)
     bench.container.gate.clear()
     with pytest.raises(ModelRefused, match="was not loaded within"):
         await bench.cache.load("a", 60)
-    assert (list(bench.folder.iterdir()), bench.cache.booked_bytes) == ([], 0)
+    assert (list(bench.folder.iterdir()), bench.cache.charged_bytes) == ([], 0)
     assert bench.container.unloads == [opaque_name("a")], "it may be loaded after all"
     bench.container.gate.set()
     await bench.load("a")
@@ -324,7 +324,7 @@ async def test_a_store_that_is_away_is_told_and_asked_again(
         patched.setattr(reader, "head", away)
         with pytest.raises(Unavailable, match="does not answer"):
             await bench.cache.load("a", 60)
-    assert (list(bench.folder.iterdir()), bench.cache.booked_bytes) == ([], 0)
+    assert (list(bench.folder.iterdir()), bench.cache.charged_bytes) == ([], 0)
     await bench.load("a")
     assert bench.held == {"a"}
 
@@ -343,7 +343,7 @@ async def test_a_full_disk_is_cleared_of_what_nobody_uses_and_then_said(
         await bench.cache.load("c", 60)
     kept = [path.name for path in (tmp_path / "artifacts").iterdir() if path.name != ".fresh"]
     assert len(kept) == 1, "c itself: a and b made room"
-    assert (list(bench.folder.iterdir()), bench.cache.booked_bytes) == ([], 0)
+    assert (list(bench.folder.iterdir()), bench.cache.charged_bytes) == ([], 0)
 
 
 async def test_with_cache_an_idle_model_stays(make_bench: MakeBench) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.errors import ModelNotReady
+from sagehen.agent.multimodel.cached_models import LEASE_SECONDS
 from sagehen.agent.multimodel.container_client import opaque_name
-from sagehen.agent.multimodel.loaded_models import LENT_SECONDS
 from sagehen.base.clock import SYSTEM
 from support.fixtures.agent import MemoryReader
 from support.model_bench import SIZE, Bench
@@ -49,7 +49,7 @@ class Simple:
         return [
             one
             for one in self.order
-            if not self.lent[one] or now - self.used_at[one] > LENT_SECONDS
+            if not self.lent[one] or now - self.used_at[one] > LEASE_SECONDS
         ]
 
     def drop(self, letter: str) -> None:
@@ -92,7 +92,7 @@ class Pair:
     async def give_back(self, letter: str, all_of_it: bool = False) -> None:
         times = self.simple.lent[letter] if all_of_it else 1
         self.simple.lent[letter] = max(0, self.simple.lent[letter] - times)
-        self.bench.cache.give_back({opaque_name(letter): times})
+        self.bench.cache.release({opaque_name(letter): times})
 
     async def lose(self, letter: str) -> None:
         """The container drops it by itself, and is asked for it once more."""
@@ -127,14 +127,14 @@ class Pair:
         elif what == "together":
             await self.together(letter)
         else:
-            self.bench.clock.seconds += LENT_SECONDS
+            self.bench.clock.seconds += LEASE_SECONDS
 
     def check(self) -> None:
         bench, held = self.bench, set(self.simple.order)
         assert bench.held == held
         assert {path.name for path in bench.folder.iterdir()} == set(map(opaque_name, held))
         assert bench.cache.loaded_count == len(held) <= ROOM
-        assert bench.cache.booked_bytes == len(held) * SIZE
+        assert bench.cache.charged_bytes == len(held) * SIZE
 
 
 @settings(max_examples=40, deadline=None)
@@ -151,20 +151,20 @@ async def go_through(taken: list[tuple[str, str]]) -> None:
         artifacts = ArtifactCache(
             Path(folder, "artifacts"),
             reader,
-            most_artifact_bytes=2**20,
-            most_unused_bytes=2**30,
+            max_artifact_bytes=2**20,
+            max_unused_bytes=2**30,
             clock=SYSTEM,
         )
         artifacts.open()
         models = Path(folder, "models")
         models.mkdir()  # noqa: ASYNC240
-        pair = Pair(Bench(models, artifacts, ROOM * SIZE, keep=True, longest_load_seconds=360))
+        pair = Pair(Bench(models, artifacts, ROOM * SIZE, keep=True, max_load_seconds=360))
         for what, letter in taken:
             await pair.step(what, letter)
             pair.check()
         assert len(reader.reads) == len(set(reader.reads)), "what is on disk is not fetched again"
         await pair.bench.cache.close()
-        assert (list(models.iterdir()), artifacts._used) == ([], {})  # noqa: ASYNC240
+        assert (list(models.iterdir()), artifacts._in_use) == ([], {})  # noqa: ASYNC240
 
 
 def archive() -> bytes:

@@ -32,6 +32,7 @@ from sagehen.agent.jobs.disk_allowance import Allowance
 from sagehen.agent.jobs.failures import JobFailed, download_failed
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Unavailable
+from sagehen.base.retry import backoff_seconds
 from sagehen.frame.s3_locations import Location
 from sagehen.services.s3.storage.errors import NoSuchBucket
 
@@ -39,11 +40,11 @@ __all__ = ["Checkpoints", "FileSignature"]
 
 log = logging.getLogger(__name__)
 
-LONGEST_PAUSE_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 60.0
 PAUSE_PER_PASS = 5
 """times as long as a pass took"""
-KEYS_TOGETHER = 1000
-MOST_LOOKS = 5
+DELETE_BATCH_KEYS = 1000
+MAX_SCANS = 5
 """then a constantly changing file is stored"""
 
 
@@ -86,51 +87,58 @@ class Checkpoints:
         self._clock = clock
         self._pause_seconds = pause_seconds
         self._stored: dict[str, FileSignature] = {}
-        self._seen: dict[str, FileSignature] = {}
+        self._previous: dict[str, FileSignature] = {}
         self._refused: set[str] = set()
         """files that cannot be objects"""
-        self._looks: Counter[str] = Counter()
+        self._scans: Counter[str] = Counter()
         """looks with a change since last stored"""
-        self._notes: list[dict[str, FileSignature]] = []
+        self._snapshots: list[dict[str, FileSignature]] = []
         """whole files before each signal"""
-        self._held = False
+        self._uploads_paused = False
         """no uploads until the end"""
-        self._pass = threading.Lock()
+        self._sync_lock = threading.Lock()
 
     async def restore(self, allowance: Allowance) -> None:
         """Raises JobFailed (no bucket, or a bad key), JobLost or DiskFull."""
-        found = await self._transfers.insist(self._find)
-        allowance.check_inputs(sum(one.size for one in found))
-        await download(found, self._folder, self._transfers, allowance)
-        await self._transfers.run(partial(self._set_times, found))
-        there = await self._transfers.run(self._look)
-        self._stored = {path: one.signature for path, one in there.items()}
+        objects = await self._transfers.run_with_retries(self._list_stored)
+        allowance.check_inputs(sum(file.size for file in objects))
+        await download(objects, self._folder, self._transfers, allowance)
+        await self._transfers.run(partial(self._set_times, objects))
+        files = await self._transfers.run(self._scan)
+        self._stored = {path: file.signature for path, file in files.items()}
 
     async def keep(self) -> None:
         """Runs until cancelled; tolerates an unavailable store."""
-        pause = self._pause_seconds
+        pause, failures = self._pause_seconds, 0
         while True:
-            await self._clock.sleep(pause)
+            await self._clock.sleep(
+                backoff_seconds(failures, pause, MAX_PAUSE_SECONDS) if failures else pause
+            )
             began = self._clock.monotonic()
             try:
                 await self._transfers.run(partial(self._sync, last=False))
             except Exception as error:
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
-                log.warning("Checkpoints in %s are not synced now: %s", self._location.url, error)
+                failures += 1
+                log.warning(
+                    "Checkpoints could not be copied to %s and are retried: %s",
+                    self._location.url,
+                    error,
+                )
             else:
+                failures = 0
                 took = self._clock.monotonic() - began
                 pause = max(self._pause_seconds, PAUSE_PER_PASS * took)
 
     def note_writers(self) -> None:
-        """Must be called before a signal: the writer's open files stay incomplete."""
-        self._held = True
-        now = self._look()
-        whole = {
-            path: one.signature
-            for path, one in now.items()
-            if not is_being_written(one.source) or is_only_appended_to(one.source)
+        """Records complete files before a signal, which may leave open ones incomplete."""
+        self._uploads_paused = True
+        files = self._scan()
+        complete = {
+            path: file.signature
+            for path, file in files.items()
+            if not is_being_written(file.source) or is_only_appended_to(file.source)
         }
-        self._notes.append(whole)
+        self._snapshots.append(complete)
 
     async def finish(self, killed_by: int | None = None) -> None:
         """Makes the store equal to the folder once all writers have ended.
@@ -141,57 +149,65 @@ class Checkpoints:
 
         Raises JobFailed (no bucket), JobLost or DiskFull.
         """
-        whole = None
-        if killed_by is not None and self._notes:
+        complete = None
+        if killed_by is not None and self._snapshots:
             # SIGKILL follows all notes; others may come before the last.
-            whole = self._notes[-1 if killed_by == signal.SIGKILL else 0]
-        await self._transfers.insist(partial(self._sync, last=True, whole=whole))
+            complete = self._snapshots[-1 if killed_by == signal.SIGKILL else 0]
+        await self._transfers.run_with_retries(partial(self._sync, last=True, complete=complete))
 
-    def _find(self) -> list[InputObject]:
+    def _list_stored(self) -> list[InputObject]:
         try:
             return list_below(self._transfers.objects, self._location, self._transfers.check)
         except NoSuchBucket as error:
             raise JobFailed(download_failed("NoSuchBucket", self._location.url)) from error
 
-    def _set_times(self, found: list[InputObject]) -> None:
+    def _set_times(self, objects: list[InputObject]) -> None:
         """Sets times in stored order: scripts take the newest file for the last."""
-        for one in found:
-            os.utime(self._folder / one.path, (one.modified_at, one.modified_at))
+        for stored in objects:
+            os.utime(self._folder / stored.path, (stored.modified_at, stored.modified_at))
 
-    def _sync(self, last: bool, whole: dict[str, FileSignature] | None = None) -> None:
-        """Makes one pass; failures are left for the next. `whole` limits the uploads."""
-        with self._pass:  # a cancelled pass may still run
-            now = self._look()
-            changed = [one for one in now.values() if not _is_in(one, self._stored)]
-            changed.sort(key=lambda one: one.signature)
-            may_go = changed if whole is None else [one for one in changed if _is_in(one, whole)]
-            left = [one.path for one in may_go if not self._store(one, last)]
-            if left and last:
-                raise Unavailable(f"Checkpoints are still being written: {left[0]}.")
-            self._seen = {path: one.signature for path, one in now.items()}
+    def _sync(self, last: bool, complete: dict[str, FileSignature] | None = None) -> None:
+        """Makes one pass; failures are left for the next. `complete` limits the uploads."""
+        with self._sync_lock:  # a cancelled pass may still run
+            files = self._scan()
+            changed = [file for file in files.values() if not _is_in(file, self._stored)]
+            changed.sort(key=lambda file: file.signature)
+            uploadable = (
+                changed
+                if complete is None
+                else [file for file in changed if _is_in(file, complete)]
+            )
+            remaining = [file.path for file in uploadable if not self._store(file, last)]
+            if remaining and last:
+                raise Unavailable(f"Checkpoints are still being written: {remaining[0]}.")
+            self._previous = {path: file.signature for path, file in files.items()}
             # A missing folder does not mean deleted files: keep them stored.
-            is_there = self._folder.is_dir()
-            gone = [path for path in self._stored if path not in now] if is_there else []
+            folder_exists = self._folder.is_dir()
+            deleted = [path for path in self._stored if path not in files] if folder_exists else []
             # A file open for this long does not replace deleted ones.
-            all_go = len(may_go) == len(changed)
-            if gone and all_go and not any(self._looks[path] < MOST_LOOKS for path in left):
-                self._delete(gone)
+            all_uploadable = len(uploadable) == len(changed)
+            if (
+                deleted
+                and all_uploadable
+                and not any(self._scans[path] < MAX_SCANS for path in remaining)
+            ):
+                self._delete(deleted)
 
-    def _look(self) -> dict[str, _File]:
-        found = _files(self._folder, self._base)
-        return {one.path: one for one in found if one.path not in self._refused}
+    def _scan(self) -> dict[str, _File]:
+        files = _files(self._folder, self._base)
+        return {file.path: file for file in files if file.path not in self._refused}
 
-    def _store(self, one: _File, last: bool) -> bool:
+    def _store(self, checkpoint: _File, last: bool) -> bool:
         """Returns True if the file is stored, or never can be."""
         self._transfers.check()
-        self._looks[one.path] += 1
-        growing = not last and is_being_written(one.source)
+        self._scans[checkpoint.path] += 1
+        growing = not last and is_being_written(checkpoint.source)
         # After `growing`: a dead writer has nothing open.
-        if not last and (self._held or not self._may_go(one, growing)):
+        if not last and (self._uploads_paused or not self._is_settled(checkpoint, growing)):
             return False
         try:
-            check_key(self._location.below(one.path))
-            self._put(one, growing)
+            check_key(self._location.below(checkpoint.path))
+            self._put(checkpoint, growing)
         except _Changed:
             return False
         except FileNotFoundError:
@@ -199,49 +215,51 @@ class Checkpoints:
         except (JobFailed, PermissionError) as error:
             if isinstance(error.__cause__, NoSuchBucket):
                 raise
-            log.warning("A checkpoint is not kept: %s", error)
-            self._refused.add(one.path)
+            log.warning("A checkpoint is skipped: %s", error)
+            self._refused.add(checkpoint.path)
             return True
-        self._stored[one.path] = one.signature
-        del self._looks[one.path]
+        self._stored[checkpoint.path] = checkpoint.signature
+        del self._scans[checkpoint.path]
         return True
 
-    def _may_go(self, one: _File, is_written: bool) -> bool:
-        looks = self._looks[one.path]
+    def _is_settled(self, checkpoint: _File, is_written: bool) -> bool:
+        scans = self._scans[checkpoint.path]
         if is_written:
             # An append-only file is always whole; the check is slow.
-            return looks % MOST_LOOKS == 0 and is_only_appended_to(one.source)
-        before = self._seen.get(one.path)
-        if before is not None and before.inode != one.signature.inode:
+            return scans % MAX_SCANS == 0 and is_only_appended_to(checkpoint.source)
+        before = self._previous.get(checkpoint.path)
+        if before is not None and before.inode != checkpoint.signature.inode:
             return True  # moved here when whole
         # A file written in steps may be unfinished, but some change forever.
-        return before == one.signature or looks >= MOST_LOOKS
+        return before == checkpoint.signature or scans >= MAX_SCANS
 
-    def _put(self, one: _File, growing: bool) -> None:
+    def _put(self, checkpoint: _File, growing: bool) -> None:
         """Raises _Changed, without an object, if the file changes meanwhile."""
-        objects, location = self._transfers.objects, self._location.below(one.path)
+        objects, location = self._transfers.objects, self._location.below(checkpoint.path)
         with (
-            one.source.open("rb") as file,
+            checkpoint.source.open("rb") as stream,
             put_stream(objects, location, self._transfers.check) as target,
         ):
-            left = one.signature.size
-            while left and (piece := file.read(min(left, PIECE_BYTES))):
+            remaining = checkpoint.signature.size
+            while remaining and (piece := stream.read(min(remaining, PIECE_BYTES))):
                 target.write(piece)
-                left -= len(piece)
-            if left or (not growing and _sign(os.fstat(file.fileno())) != one.signature):
+                remaining -= len(piece)
+            if remaining or (
+                not growing and _signature_of(os.fstat(stream.fileno())) != checkpoint.signature
+            ):
                 raise _Changed
 
     def _delete(self, paths: list[str]) -> None:
-        for start in range(0, len(paths), KEYS_TOGETHER):
-            some = paths[start : start + KEYS_TOGETHER]
-            keys = [self._location.below(path).key for path in some]
+        for start in range(0, len(paths), DELETE_BATCH_KEYS):
+            batch = paths[start : start + DELETE_BATCH_KEYS]
+            keys = [self._location.below(path).key for path in batch]
             self._transfers.objects.delete(self._location.bucket, keys)
-            for path in some:
+            for path in batch:
                 del self._stored[path]
 
 
-def _is_in(one: _File, known: dict[str, FileSignature]) -> bool:
-    return known.get(one.path) == one.signature
+def _is_in(file: _File, signatures: dict[str, FileSignature]) -> bool:
+    return signatures.get(file.path) == file.signature
 
 
 class _Changed(Exception): ...
@@ -250,11 +268,11 @@ class _Changed(Exception): ...
 def _files(folder: Path, base: Path) -> Iterator[_File]:
     """Yields regular files only, never outside the folder."""
     root = os.path.realpath(folder)
-    left = [""]
-    while left:
-        above = left.pop()
+    pending = [""]
+    while pending:
+        parent = pending.pop()
         try:
-            entries = list(os.scandir(folder / above))
+            entries = list(os.scandir(folder / parent))
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -262,11 +280,11 @@ def _files(folder: Path, base: Path) -> Iterator[_File]:
                 raise
             continue  # longer than an object key may be
         for entry in entries:
-            path = f"{above}/{entry.name}" if above else entry.name
+            path = f"{parent}/{entry.name}" if parent else entry.name
             if entry.is_dir(follow_symlinks=False):
-                left.append(path)
-            elif (found := _describe(path, Path(entry.path), root, base)) is not None:
-                yield found
+                pending.append(path)
+            elif (file := _describe(path, Path(entry.path), root, base)) is not None:
+                yield file
 
 
 def _describe(path: str, source: Path, root: str, base: Path) -> _File | None:
@@ -281,8 +299,8 @@ def _describe(path: str, source: Path, root: str, base: Path) -> _File | None:
         info = source.stat()
     except OSError:
         return None
-    return _File(path, source, _sign(info)) if stat.S_ISREG(info.st_mode) else None
+    return _File(path, source, _signature_of(info)) if stat.S_ISREG(info.st_mode) else None
 
 
-def _sign(info: os.stat_result) -> FileSignature:
+def _signature_of(info: os.stat_result) -> FileSignature:
     return FileSignature(info.st_mtime_ns, info.st_size, info.st_ino)

@@ -11,10 +11,10 @@ from sagehen.agent.jobs.data.downloads import code_location, download, fetch_cod
 from sagehen.agent.jobs.data.inputs import InputObject, find_inputs, share
 from sagehen.agent.jobs.data.outputs import JobOutputs
 from sagehen.agent.jobs.data.transfers import DiskFull, Transfers
-from sagehen.agent.jobs.disk import read_room
+from sagehen.agent.jobs.disk import read_disk_space
 from sagehen.agent.jobs.disk_allowance import Allowance
 from sagehen.agent.jobs.failures import JobFailed, JobLost, disk_full
-from sagehen.agent.jobs.host_folders import HostPlace
+from sagehen.agent.jobs.host_folders import HostPaths
 from sagehen.frame.s3_locations import parse_location
 
 __all__ = ["InputData", "JobData"]
@@ -25,12 +25,12 @@ class InputData:
 
     def __init__(
         self,
-        places: Sequence[HostPlace],
+        hosts: Sequence[HostPaths],
         transfers: Transfers,
         allowances: Sequence[Allowance],
     ) -> None:
-        self._places = places
-        self._spec = places[0].spec
+        self._hosts = hosts
+        self._spec = hosts[0].spec
         self._transfers = transfers
         self._allowances = allowances
 
@@ -38,30 +38,32 @@ class InputData:
         """Raises JobFailed (a missing, unusable or too large input), JobLost or DiskFull."""
         location = code_location(self._spec)
         if location is not None:
-            for place, allowance in zip(self._places, self._allowances, strict=True):
-                await fetch_code(location, place.code, self._transfers, allowance)
-        found = await self._find()
-        for place, allowance in zip(self._places, self._allowances, strict=True):
-            shares = self._shares(place, found)
-            allowance.check_inputs(sum(one.size for share in shares for one in share))
+            for paths, allowance in zip(self._hosts, self._allowances, strict=True):
+                await fetch_code(location, paths.code, self._transfers, allowance)
+        channel_objects = await self._list_channels()
+        for paths, allowance in zip(self._hosts, self._allowances, strict=True):
+            shares = self._shares(paths, channel_objects)
+            allowance.check_inputs(sum(item.size for share in shares for item in share))
             for channel, inputs in zip(self._spec.channels, shares, strict=True):
-                folder = place.channel(channel.name)
+                folder = paths.channel(channel.name)
                 await download(inputs, folder, self._transfers, allowance)
 
-    async def _find(self) -> list[list[InputObject]]:
+    async def _list_channels(self) -> list[list[InputObject]]:
         transfers = self._transfers
         return [
-            await transfers.insist(partial(find_inputs, transfers.objects, one, transfers.check))
-            for one in self._spec.channels
+            await transfers.run_with_retries(
+                partial(find_inputs, transfers.objects, channel, transfers.check)
+            )
+            for channel in self._spec.channels
         ]
 
     def _shares(
-        self, place: HostPlace, found: Sequence[Sequence[InputObject]]
+        self, paths: HostPaths, channel_objects: Sequence[Sequence[InputObject]]
     ) -> list[Sequence[InputObject]]:
-        hosts = self._spec.instance_count
+        host_count = self._spec.instance_count
         return [
-            share(inputs, channel, place.number, hosts)
-            for channel, inputs in zip(self._spec.channels, found, strict=True)
+            share(inputs, channel, paths.number, host_count)
+            for channel, inputs in zip(self._spec.channels, channel_objects, strict=True)
         ]
 
 
@@ -72,27 +74,27 @@ NOTING_SECONDS = 2.0
 class JobData:
     """Every method raises JobFailed or JobLost."""
 
-    def __init__(self, places: Sequence[HostPlace], around: JobContext) -> None:
-        self._jobs = around.home.jobs
-        self._places = places
-        self._stop_patience_seconds = around.settings.job_stop_patience_seconds
+    def __init__(self, hosts: Sequence[HostPaths], context: JobContext) -> None:
+        self._jobs = context.home.jobs
+        self._hosts = hosts
+        self._stop_retry_seconds = context.settings.job_stop_patience_seconds
         self._transfers = Transfers(
-            around.objects, around.threads, around.clock, around.settings.job_patience_seconds
+            context.objects, context.threads, context.clock, context.settings.job_patience_seconds
         )
-        self._allowances = [Allowance(place.spec.volume_gb) for place in places]
-        self._inputs = InputData(places, self._transfers, self._allowances)
-        self._outputs = JobOutputs(places, self._transfers)
+        self._allowances = [Allowance(paths.spec.volume_gb) for paths in hosts]
+        self._inputs = InputData(hosts, self._transfers, self._allowances)
+        self._outputs = JobOutputs(hosts, self._transfers)
         self._checkpoints = [
             Checkpoints(
-                place.checkpoints,
-                place.base,
-                parse_location(place.spec.checkpoint.s3_uri),
+                paths.checkpoints,
+                paths.base,
+                parse_location(paths.spec.checkpoint.s3_uri),
                 self._transfers,
-                around.clock,
-                around.pace.checkpoint_seconds,
+                context.clock,
+                context.pace.checkpoint_seconds,
             )
-            for place in places
-            if place.spec.checkpoint is not None and place.checkpoints is not None
+            for paths in hosts
+            if paths.spec.checkpoint is not None and paths.checkpoints is not None
         ]
 
     async def fetch(self) -> None:
@@ -108,48 +110,49 @@ class JobData:
         await asyncio.gather(*(checkpoints.keep() for checkpoints in self._checkpoints))
 
     async def note_writers(self) -> None:
-        """Must be called before a signal to the code."""
+        """Records complete checkpoints before a signal to the job's code."""
         noting = [asyncio.to_thread(checkpoints.note_writers) for checkpoints in self._checkpoints]
         await asyncio.wait_for(asyncio.gather(*noting), NOTING_SECONDS)
 
-    async def is_room_low(self) -> bool:
-        return (await asyncio.to_thread(read_room, self._jobs)).is_low
+    async def is_disk_low(self) -> bool:
+        return (await asyncio.to_thread(read_disk_space, self._jobs)).is_low
 
-    async def make_room(self, outputs_are_kept: bool) -> None:
+    async def free_disk(self, outputs_are_kept: bool) -> None:
         """Removes what is no longer read, if the disk is nearly full."""
-        if await self.is_room_low():
+        if await self.is_disk_low():
             drop = self._outputs.drop_others if outputs_are_kept else self._drop_all
             await self._transfers.run(drop)
 
-    def wait_for_room(self) -> None:
+    def allow_waiting_for_disk(self) -> None:
         """Allows waits from now on, unless given up."""
-        self._transfers.room.allow()
+        self._transfers.disk_full_retry.allow()
 
-    def give_up_room(self) -> None:
-        self._transfers.room.give_up()
+    def stop_waiting_for_disk(self) -> None:
+        self._transfers.disk_full_retry.give_up()
 
-    def hurry(self) -> None:
+    def limit_retries(self) -> None:
         """Limits the wait for an unavailable store."""
-        self._transfers.hurry(self._stop_patience_seconds)
+        self._transfers.limit_retries(self._stop_retry_seconds)
 
-    async def no_room(self, error: DiskFull) -> JobFailed:
-        room_wait = self._transfers.room
-        room = await asyncio.to_thread(read_room, self._jobs)
-        told = " It was told to end, and waited no longer." if room_wait.is_given_up else ""
-        lost = (
-            f"What the job left and was not stored yet is lost.{told} ({str(error).rstrip('.')})."
-        )
-        return JobFailed(disk_full(lost, room.free, room.size))
+    async def disk_full_failure(self, error: DiskFull) -> JobFailed:
+        retry = self._transfers.disk_full_retry
+        disk = await asyncio.to_thread(read_disk_space, self._jobs)
+        stopped = " The job was stopped and waited no longer." if retry.is_given_up else ""
+        advice = f"Results that were not yet stored are lost.{stopped} ({str(error).rstrip('.')})."
+        return JobFailed(disk_full(advice, disk.free, disk.size))
 
     async def save_checkpoints(self, killed_by: Sequence[int | None] = ()) -> None:
-        """Must be called after the code's end.
+        """Stores the last checkpoints, after the end of the job's code.
 
         Args:
             killed_by: one signal per host of a job to be resumed.
         """
-        killed = dict(enumerate(killed_by))
+        signals = dict(enumerate(killed_by))
         await asyncio.gather(
-            *(one.finish(killed.get(at)) for at, one in enumerate(self._checkpoints))
+            *(
+                checkpoints.finish(signals.get(index))
+                for index, checkpoints in enumerate(self._checkpoints)
+            )
         )
 
     async def upload(self) -> tuple[str, ...]:
@@ -157,8 +160,8 @@ class JobData:
         return await self._outputs.upload()
 
     def _drop_all(self) -> None:
-        for place in self._places:
-            for folder in (place.model, place.output, place.inputs, place.tmp):
+        for paths in self._hosts:
+            for folder in (paths.model, paths.output, paths.inputs, paths.tmp):
                 remove_tree(folder)
 
     async def halt(self) -> None:

@@ -22,8 +22,8 @@ from sagehen.services.s3.storage.errors import NoSuchBucket, NoSuchKey
 
 __all__ = ["ChunkReader", "code_location", "download", "fetch_code"]
 
-MOST_TOGETHER = 64
-MOST_BYTES_TOGETHER = 16 * 2**20
+MAX_BATCH_OBJECTS = 64
+MAX_BATCH_BYTES = 16 * 2**20
 """small objects share a thread call"""
 COPY_BYTES = 2**20
 
@@ -32,72 +32,72 @@ async def download(
     inputs: Sequence[InputObject], folder: Path, transfers: Transfers, allowance: Allowance
 ) -> None:
     """Raises JobFailed (an object is gone, malformed or too large), JobLost or DiskFull."""
-    await transfers.each(partial(_write_some, folder, transfers, allowance), _together(inputs))
+    await transfers.for_each(partial(_write_batch, folder, transfers, allowance), _batches(inputs))
 
 
 class ChunkReader(io.RawIOBase):
     def __init__(self, chunks: Iterable[bytes], check: Callable[[], None]) -> None:
         self._chunks = iter(chunks)
         self._check = check
-        self._left = memoryview(b"")
+        self._buffered = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: object) -> int:
         target = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        while not self._left:
+        while not self._buffered:
             self._check()
             chunk = next(self._chunks, b"")
             if not chunk:
                 return 0
-            self._left = memoryview(chunk)
-        count = min(len(target), len(self._left))
-        target[:count], self._left = self._left[:count], self._left[count:]
+            self._buffered = memoryview(chunk)
+        count = min(len(target), len(self._buffered))
+        target[:count], self._buffered = self._buffered[:count], self._buffered[count:]
         return count
 
 
-def _together(inputs: Sequence[InputObject]) -> Iterator[list[InputObject]]:
-    some: list[InputObject] = []
+def _batches(inputs: Sequence[InputObject]) -> Iterator[list[InputObject]]:
+    batch: list[InputObject] = []
     size = 0
-    for one in inputs:
-        if some and (len(some) == MOST_TOGETHER or size + one.size > MOST_BYTES_TOGETHER):
-            yield some
-            some, size = [], 0
-        some.append(one)
-        size += one.size
-    if some:
-        yield some
+    for item in inputs:
+        if batch and (len(batch) == MAX_BATCH_OBJECTS or size + item.size > MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += item.size
+    if batch:
+        yield batch
 
 
-def _write_some(
+def _write_batch(
     folder: Path, transfers: Transfers, allowance: Allowance, inputs: Sequence[InputObject]
 ) -> None:
-    for one in inputs:
-        path = folder / one.path
+    for item in inputs:
+        path = folder / item.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        url = one.location.url
+        url = item.location.url
         try:
-            _write(one, path, transfers, allowance)
+            _write(item, path, transfers, allowance)
         except (NoSuchKey, NoSuchBucket) as error:
             raise JobFailed(download_failed(type(error).__name__, url)) from error
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise JobFailed(
-                f"ClientError: Data download failed:{url} is not what CompressionType Gzip says: "
-                f"{error}"
+                f"ClientError: Data download failed:{url} is not valid gzip, as its "
+                f"channel's CompressionType says: {error}"
             ) from error
 
 
-def _write(one: InputObject, path: Path, transfers: Transfers, allowance: Allowance) -> None:
-    location = one.location
+def _write(item: InputObject, path: Path, transfers: Transfers, allowance: Allowance) -> None:
+    location = item.location
     with (
-        allowance.lent() as take,
+        allowance.charge() as charge,
         transfers.objects.open(location.bucket, location.key) as opened,
         path.open("wb", buffering=0) as file,
     ):
         pieces = _checked(opened.chunks(), transfers.check)
-        for piece in _gunzipped(pieces, transfers.check) if one.gunzip else pieces:
-            take(len(piece))
+        for piece in _gunzipped(pieces, transfers.check) if item.gunzip else pieces:
+            charge(len(piece))
             file.write(piece)
 
 
@@ -124,19 +124,19 @@ def code_location(spec: JobSpec) -> Location | None:
     if value is None:
         return None
     try:
-        said = json.loads(value)  # The SDK writes JSON, others the plain address.
+        url = json.loads(value)  # The SDK writes JSON, others the plain address.
     except ValueError:
-        said = value
-    if not isinstance(said, str) or not said.startswith(("s3://", "https://")):
+        url = value
+    if not isinstance(url, str) or not url.startswith(("s3://", "https://")):
         return None
-    return parse_location(said)
+    return parse_location(url)
 
 
 async def fetch_code(
     location: Location, folder: Path, transfers: Transfers, allowance: Allowance
 ) -> None:
     """Raises JobFailed (missing or unsafe), JobLost or DiskFull."""
-    await transfers.insist(partial(_fetch, location, folder, transfers, allowance))
+    await transfers.run_with_retries(partial(_fetch, location, folder, transfers, allowance))
 
 
 def _fetch(location: Location, folder: Path, transfers: Transfers, allowance: Allowance) -> None:
@@ -145,7 +145,7 @@ def _fetch(location: Location, folder: Path, transfers: Transfers, allowance: Al
     try:
         with transfers.objects.open(location.bucket, location.key) as opened:
             reader = io.BufferedReader(ChunkReader(opened.chunks(), transfers.check), READ_BYTES)
-            unpack(cast("BinaryIO", reader), folder, most_bytes=allowance.left)
+            unpack(cast("BinaryIO", reader), folder, max_bytes=allowance.remaining_bytes)
     except (NoSuchBucket, NoSuchKey) as error:
         raise JobFailed(code_failed(location.url, f"{type(error).__name__}: {error}")) from error
     except ArtifactRejected as error:

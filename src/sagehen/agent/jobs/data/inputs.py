@@ -20,7 +20,7 @@ from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
 
 __all__ = ["InputObject", "find_inputs", "list_below", "read_manifest", "share"]
 
-MOST_BYTES = 64 * 2**20
+MAX_MANIFEST_BYTES = 64 * 2**20
 
 
 def read_manifest(objects: ObjectStore, manifest: Location) -> Iterator[tuple[Location, str]]:
@@ -31,31 +31,33 @@ def read_manifest(objects: ObjectStore, manifest: Location) -> Iterator[tuple[Lo
         NoSuchBucket, NoSuchKey: it is missing.
     """
     with objects.open(manifest.bucket, manifest.key) as opened:
-        if opened.info.size > MOST_BYTES:
-            raise _refused(manifest, f"it is larger than {MOST_BYTES} bytes")
+        if opened.info.size > MAX_MANIFEST_BYTES:
+            raise _manifest_failure(manifest, f"it is larger than {MAX_MANIFEST_BYTES} bytes")
         data = b"".join(opened.chunks())
     try:
         entries = msgspec.json.decode(data, type=list[dict[str, str] | str])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _refused(manifest, f"it is not a JSON list of a prefix and names: {error}") from error
+        raise _manifest_failure(
+            manifest, f"it is not a JSON list of a prefix and names: {error}"
+        ) from error
     if not entries or not isinstance(entries[0], dict) or "prefix" not in entries[0]:
-        raise _refused(manifest, 'it does not begin with {"prefix": "s3://…"}')
+        raise _manifest_failure(manifest, 'it does not begin with {"prefix": "s3://…"}')
     try:
         prefix = parse_location(entries[0]["prefix"])
     except Invalid as error:
-        raise _refused(manifest, str(error)) from error
+        raise _manifest_failure(manifest, str(error)) from error
     for number, entry in enumerate(entries[1:], 2):
         if not isinstance(entry, str):
-            raise _refused(manifest, f"its entry {number} is not a name")
+            raise _manifest_failure(manifest, f"its entry {number} is not a name")
         # The prefix need not end at a folder.
         yield Location(prefix.bucket, prefix.key + entry), entry
 
 
-def _refused(manifest: Location, why: str) -> JobFailed:
-    return JobFailed(f"ClientError: Data download failed:The manifest {manifest.url}: {why}.")
+def _manifest_failure(manifest: Location, reason: str) -> JobFailed:
+    return JobFailed(f"ClientError: Data download failed:The manifest {manifest.url}: {reason}.")
 
 
-MOST_OBJECTS = 500_000
+MAX_OBJECTS = 500_000
 """names are held in memory"""
 OBJECTS_PER_PAGE = 1000
 GZIP_SUFFIX = ".gz"
@@ -88,14 +90,16 @@ def find_inputs(
     gunzip = channel.compression == "Gzip"
     try:
         if channel.data_type == "S3Prefix":
-            found = _below(objects, location, check)
+            objects_found = _objects_below(objects, location, check)
         elif channel.data_type == "ManifestFile":
-            found = _named(objects, location, check)
+            objects_found = _objects_named(objects, location, check)
         else:  # The augmented manifest itself.
-            found = iter([(objects.head(location.bucket, location.key), _last(location.key))])
+            objects_found = iter(
+                [(objects.head(location.bucket, location.key), _last_part(location.key))]
+            )
         inputs = [
-            _input(info, path, gunzip)
-            for info, path in _bounded(found, f"The channel {channel.name}")
+            _to_input(info, path, gunzip)
+            for info, path in _bounded(objects_found, f"The channel {channel.name}")
         ]
     except NoSuchBucket as error:
         raise JobFailed(nothing_found(location.url, location.bucket, str(error))) from error
@@ -103,7 +107,7 @@ def find_inputs(
         raise JobFailed(download_failed("NoSuchKey", location.url)) from error
     if not inputs:
         raise JobFailed(nothing_found(location.url, location.bucket))
-    _refuse_collisions(inputs)
+    _reject_collisions(inputs)
     return inputs
 
 
@@ -116,8 +120,8 @@ def list_below(
         JobFailed: a key cannot be a file.
         NoSuchBucket: the bucket is missing.
     """
-    found = _bounded(_below(objects, folder.below(""), check), folder.url)
-    return [_input(info, path, gunzip=False) for info, path in _without_remains(found)]
+    objects_found = _bounded(_objects_below(objects, folder.below(""), check), folder.url)
+    return [_to_input(info, path, gunzip=False) for info, path in _without_leftovers(objects_found)]
 
 
 def share(
@@ -132,7 +136,7 @@ def share(
     return ordered[number - 1 :: hosts]
 
 
-def _below(
+def _objects_below(
     objects: ObjectStore, prefix: Location, check: Callable[[], None]
 ) -> Iterator[tuple[ObjectInfo, str]]:
     after, more = "", True
@@ -153,10 +157,10 @@ def _relative(prefix: str, key: str) -> str:
         return rest
     if rest.startswith("/"):
         return rest[1:]
-    return _last(prefix) + rest
+    return _last_part(prefix) + rest
 
 
-def _named(
+def _objects_named(
     objects: ObjectStore, manifest: Location, check: Callable[[], None]
 ) -> Iterator[tuple[ObjectInfo, str]]:
     for location, path in read_manifest(objects, manifest):
@@ -169,29 +173,29 @@ def _named(
             raise JobFailed(nothing_found(location.url, location.bucket, str(error))) from error
 
 
-def _last(key: str) -> str:
+def _last_part(key: str) -> str:
     return key.rpartition("/")[2]
 
 
 def _bounded(
-    found: Iterable[tuple[ObjectInfo, str]], name: str
+    objects: Iterable[tuple[ObjectInfo, str]], name: str
 ) -> Iterator[tuple[ObjectInfo, str]]:
-    for count, one in enumerate(found, 1):
-        if count > MOST_OBJECTS:
+    for count, entry in enumerate(objects, 1):
+        if count > MAX_OBJECTS:
             raise JobFailed(
                 f"ClientError: Data download failed:{name} has more than "
-                f"{MOST_OBJECTS} objects. Put them into fewer, larger ones."
+                f"{MAX_OBJECTS} objects. Put them into fewer, larger ones."
             )
-        yield one
+        yield entry
 
 
-def _input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
+def _to_input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
     try:
         parts = check_name(path)
     except ArtifactRejected as error:
-        raise JobFailed(_not_a_file(info.key, str(error))) from error
+        raise JobFailed(_invalid_key(info.key, str(error))) from error
     if not parts or path != "/".join(parts):
-        raise JobFailed(_not_a_file(info.key, "It is no path of a file."))
+        raise JobFailed(_invalid_key(info.key, "It is not a valid file path."))
     if gunzip:
         path = path.removesuffix(GZIP_SUFFIX)
     return InputObject(
@@ -203,39 +207,39 @@ def _input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
     )
 
 
-def _without_remains(
-    found: Iterable[tuple[ObjectInfo, str]],
+def _without_leftovers(
+    objects: Iterable[tuple[ObjectInfo, str]],
 ) -> list[tuple[ObjectInfo, str]]:
     """Drops the older of a file and a folder of one name, left by an attempt that ended early."""
     files: set[str] = set()
     folders: set[str] = set()
-    kept = []
-    for info, path in sorted(found, key=lambda one: one[0].modified_at, reverse=True):
-        above = [str(one) for one in PurePosixPath(path).parents]
-        if path not in folders and files.isdisjoint(above):
+    remaining = []
+    for info, path in sorted(objects, key=lambda entry: entry[0].modified_at, reverse=True):
+        parents = [str(entry) for entry in PurePosixPath(path).parents]
+        if path not in folders and files.isdisjoint(parents):
             files.add(path)
-            folders.update(above)
-            kept.append((info, path))
-    return sorted(kept, key=lambda one: one[0].key)
+            folders.update(parents)
+            remaining.append((info, path))
+    return sorted(remaining, key=lambda entry: entry[0].key)
 
 
-def _refuse_collisions(inputs: Sequence[InputObject]) -> None:
+def _reject_collisions(inputs: Sequence[InputObject]) -> None:
     """Rejects two objects of one path, or a file where a folder is needed."""
     files: dict[str, str] = {}
-    for one in inputs:
-        key = one.location.key
-        if files.setdefault(one.path, key) != key:
-            why = f"The key {files[one.path]!r} would be the same file, {one.path!r}."
-            raise JobFailed(_not_a_file(key, why))
-    for one in inputs:
-        above = one.path.rpartition("/")[0]
-        while above:
-            if above in files:
-                why = f"The key {files[above]!r} is a file where it needs a folder."
-                raise JobFailed(_not_a_file(one.location.key, why))
-            above = above.rpartition("/")[0]
+    for item in inputs:
+        key = item.location.key
+        if files.setdefault(item.path, key) != key:
+            reason = f"The key {files[item.path]!r} would be the same file, {item.path!r}."
+            raise JobFailed(_invalid_key(key, reason))
+    for item in inputs:
+        parent = item.path.rpartition("/")[0]
+        while parent:
+            if parent in files:
+                reason = f"The key {files[parent]!r} is a file where it needs a folder."
+                raise JobFailed(_invalid_key(item.location.key, reason))
+            parent = parent.rpartition("/")[0]
 
 
-def _not_a_file(key: str, why: str) -> str:
+def _invalid_key(key: str, reason: str) -> str:
     shown = ascii(key if len(key) <= 200 else key[:200] + "…")
-    return f"ClientError: Data download failed:The key {shown} cannot be a file: {why}"
+    return f"ClientError: Data download failed:The key {shown} cannot be a file: {reason}"

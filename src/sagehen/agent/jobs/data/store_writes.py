@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 PIECE_BYTES = 2**20
-LONGEST_KEY_BYTES = 1024
+MAX_KEY_BYTES = 1024
 
 
 @contextmanager
@@ -68,9 +68,9 @@ def check_key(location: Location) -> None:
         size = len(location.key.encode())
     except UnicodeEncodeError:
         raise JobFailed(upload_failed(ascii(location.url), "Its name is not UTF-8.")) from None
-    if size > LONGEST_KEY_BYTES:
-        why = f"Its key would have {size} bytes, more than {LONGEST_KEY_BYTES}."
-        raise JobFailed(upload_failed(location.url, why))
+    if size > MAX_KEY_BYTES:
+        reason = f"Its key would have {size} bytes, more than {MAX_KEY_BYTES}."
+        raise JobFailed(upload_failed(location.url, reason))
 
 
 class _DraftFile(io.RawIOBase):
@@ -94,10 +94,10 @@ OPT_ML = "/opt/ml/"
 def resolve(link: Path, base: Path) -> str | None:
     """Returns None if the target is missing. Blocks. `base` is the container's /opt/ml."""
     try:
-        said = os.readlink(link)
-        if said.startswith(OPT_ML):
-            said = str(base / said.removeprefix(OPT_ML))
-        return os.path.realpath(link.parent / said, strict=True)
+        target = os.readlink(link)
+        if target.startswith(OPT_ML):
+            target = str(base / target.removeprefix(OPT_ML))
+        return os.path.realpath(link.parent / target, strict=True)
     except OSError:
         return None
 
@@ -131,7 +131,7 @@ def is_only_appended_to(path: Path) -> bool:
     except OSError:
         return False
     flags = list(_writers(info.st_dev, info.st_ino))
-    return bool(flags) and all(one & os.O_APPEND for one in flags)
+    return bool(flags) and all(descriptor_flags & os.O_APPEND for descriptor_flags in flags)
 
 
 def _writers(device: int, inode: int) -> Iterator[int]:

@@ -325,7 +325,7 @@ async def test_a_name_that_no_key_can_have_is_left_out(
     running.jobs.jobs.stop("j-1", StopRequest())
     assert (await running.jobs.ends()).outcome is JobOutcome.STOPPED
     assert stored(objects) == {"ok": b"x"}
-    assert "A checkpoint is not kept" in caplog.text
+    assert "A checkpoint is skipped" in caplog.text
 
 
 async def test_another_folder_may_hold_them(
@@ -410,7 +410,7 @@ async def test_many_deletions_go_in_pieces(
     monkeypatch: pytest.MonkeyPatch,
     put_object: Put,
 ) -> None:
-    monkeypatch.setattr(checkpoints, "KEYS_TOGETHER", 2)
+    monkeypatch.setattr(checkpoints, "DELETE_BATCH_KEYS", 2)
     for name in "abcde":
         put_object(f"ck/count/{name}", b"x")
     await jobs.run(make_spec(f"{CD}; rm a b c d e", checkpoint=CHECKPOINT))

@@ -165,14 +165,14 @@ NOTHING = 'No S3 objects found under S3 URL "s3://{}"'
         ({"s3_uri": "s3://bucket/bad/empty", "data_type": "ManifestFile"}, 'begin with {"prefix"'),
         ({"s3_uri": "s3://bucket/bad/away", "data_type": "ManifestFile"}, "s3://bucket/gone"),
         ({"s3_uri": "s3://bucket/bad/out", "data_type": "ManifestFile"}, "out of its folder"),
-        ({"s3_uri": "s3://bucket/bad/text", "compression": "Gzip"}, "not what CompressionType"),
-        ({"s3_uri": "s3://bucket/bad/cut", "compression": "Gzip"}, "not what CompressionType"),
+        ({"s3_uri": "s3://bucket/bad/text", "compression": "Gzip"}, "not valid gzip"),
+        ({"s3_uri": "s3://bucket/bad/cut", "compression": "Gzip"}, "not valid gzip"),
         ({"s3_uri": "s3://bucket/up/"}, "'up/../x' cannot be a file"),
         ({"s3_uri": "s3://bucket/abs/"}, "'abs//etc' cannot be a file"),
         ({"s3_uri": "s3://bucket/long/"}, "more than 255 bytes"),
         ({"s3_uri": "s3://bucket/both/"}, "'both/a/b' cannot be a file: The key 'both/a'"),
         ({"s3_uri": "s3://bucket/tw"}, "would be the same file, 'two'"),
-        ({"s3_uri": "s3://bucket/dot/"}, "no path of a file"),
+        ({"s3_uri": "s3://bucket/dot/"}, "not a valid file path"),
     ],
 )
 async def test_what_cannot_be_a_channel_fails_the_job_by_name(
@@ -224,7 +224,7 @@ async def test_what_unpacks_to_more_than_the_volume_holds_is_given_up(
 async def test_too_many_objects_are_refused(
     jobs: JobsUnderTest, make_spec: MakeSpec, put_object: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inputs, "MOST_OBJECTS", 3)
+    monkeypatch.setattr(inputs, "MAX_OBJECTS", 3)
     monkeypatch.setattr(inputs, "OBJECTS_PER_PAGE", 2)
     for name in "abc":
         put_object(f"t/{name}", b"x")
@@ -247,10 +247,10 @@ async def test_a_store_that_is_away_for_a_while_is_waited_for(
     put_object("t/a", b"x")
     opened, away = jobs.around.objects.open, iter(range(2))
 
-    def open_later(*place: str) -> Any:
+    def open_later(*paths: str) -> Any:
         for _ in away:
             raise Unavailable("It is away.")
-        return opened(*place)
+        return opened(*paths)
 
     monkeypatch.setattr(jobs.around.objects, "open", open_later)
     channels = (ChannelSpec(name="train", s3_uri="s3://bucket/t/"),)
@@ -276,7 +276,7 @@ async def test_a_store_that_stays_away_loses_the_attempt(
     assert report.outcome is JobOutcome.LOST
     assert report.failure_reason == (
         "InternalServerError: We encountered an internal error. Please try again. "
-        "(The object store cannot be had: It is away.)"
+        "(The object store is unavailable: It is away.)"
     )
 
 
@@ -316,8 +316,8 @@ async def test_a_job_can_be_stopped_while_the_store_hangs(
     try:
         assert await asyncio.to_thread(asked.wait, 30)
         jobs.jobs.stop("j-1", StopRequest())
-        await clock.sleeper(transfers.HANGS_SECONDS)
-        clock.advance(transfers.HANGS_SECONDS)
+        await clock.sleeper(transfers.HALT_SECONDS)
+        clock.advance(transfers.HALT_SECONDS)
         assert (await jobs.ends()).outcome is JobOutcome.STOPPED
     finally:
         answers.set()

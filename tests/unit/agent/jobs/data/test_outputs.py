@@ -263,7 +263,7 @@ class TestToldToEnd:
         report = await jobs.ends()
         assert (report.outcome, report.artifacts) == (JobOutcome.LOST, ())
         assert str(report.failure_reason).endswith(
-            "It is away. The job was told to end, and waited no longer.)"
+            "It is away. The job was stopped and waited no longer.)"
         )
 
     async def test_while_it_uploads(
@@ -284,7 +284,7 @@ class TestToldToEnd:
         )
         jobs.jobs.put(make_spec(script, checkpoint=CheckpointSpec(s3_uri="s3://bucket/kept")))
         await printed(home, "ready")
-        jobs.jobs.interrupt(None)
+        jobs.jobs.stop("j-1", StopRequest(outcome=JobOutcome.INTERRUPTED))
         await self.wait_for_store(clock)
         assert (await jobs.ends()).outcome is JobOutcome.INTERRUPTED
 

@@ -1,4 +1,4 @@
-"""The models loaded in one container: cost, loans, unloading, metrics."""
+"""The models loaded in one container: cost, leases, unloading, metrics."""
 
 import asyncio
 import logging
@@ -10,16 +10,16 @@ from pathlib import Path
 from sagehen.agent.artifacts.artifacts import Artifact, ArtifactCache
 from sagehen.agent.artifacts.folders import remove_tree
 from sagehen.agent.errors import ModelRefused
-from sagehen.agent.multimodel.container_client import ModelCalls
+from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Unavailable
 
-__all__ = ["LENT_SECONDS", "CachedModel", "LoadedModels", "ModelTallies", "ModelUnloader", "Tally"]
+__all__ = ["LEASE_SECONDS", "CachedModel", "CachedModels", "ModelTallies", "ModelUnloader", "Tally"]
 
 log = logging.getLogger(__name__)
 
-LENT_SECONDS = 5.0
-"""seconds; gateways report use each second, so a loan unused for longer belongs to a gateway
+LEASE_SECONDS = 5.0
+"""seconds; gateways report use each second, so a lease unused for longer belongs to a gateway
 that has ended"""
 
 
@@ -30,17 +30,17 @@ class CachedModel:
     name: str
     artifact: Artifact
     cost_bytes: int
-    lent: int
-    """loans not given back"""
+    leases: int
+    """leases not released"""
     used_at: float = 0.0
 
 
-class LoadedModels:
+class CachedModels:
     """The loaded models, least recently used first, and their memory."""
 
-    def __init__(self, room_bytes: int, clock: Clock) -> None:
-        self.room_bytes = room_bytes
-        self.booked_bytes = 0
+    def __init__(self, capacity_bytes: int, clock: Clock) -> None:
+        self.capacity_bytes = capacity_bytes
+        self.charged_bytes = 0
         self.reserved_bytes = 0
         """for models being loaded"""
         self._clock = clock
@@ -53,16 +53,16 @@ class LoadedModels:
         return self._loaded.get(name)
 
     def fits(self, need_bytes: int) -> bool:
-        return self.booked_bytes + self.reserved_bytes + need_bytes <= self.room_bytes
+        return self.charged_bytes + self.reserved_bytes + need_bytes <= self.capacity_bytes
 
     def add(self, model: CachedModel) -> None:
         self._loaded[model.name] = model
-        self.booked_bytes += model.cost_bytes
+        self.charged_bytes += model.cost_bytes
         self.touch([model.name])
 
     def remove(self, name: str) -> CachedModel:
         model = self._loaded.pop(name)
-        self.booked_bytes -= model.cost_bytes
+        self.charged_bytes -= model.cost_bytes
         return model
 
     def clear(self) -> list[CachedModel]:
@@ -76,27 +76,29 @@ class LoadedModels:
                 model.used_at = now
                 self._loaded.move_to_end(name)
 
-    def lend(self, model: CachedModel) -> None:
-        """Keeps the model until given back, or unused for LENT_SECONDS."""
-        model.lent += 1
+    def lease(self, model: CachedModel) -> None:
+        """Keeps the model until its release, or until unused for LEASE_SECONDS."""
+        model.leases += 1
         self.touch([model.name])
 
-    def give_back(self, counts: Mapping[str, int]) -> list[CachedModel]:
-        """Returns the models without loans."""
-        free = []
+    def release(self, counts: Mapping[str, int]) -> list[CachedModel]:
+        """Ends leases. Returns the models that have none left."""
+        unleased = []
         for name, count in counts.items():
             model = self._loaded.get(name)
-            if model is not None and model.lent:
-                model.lent = max(0, model.lent - count)
-                if not model.lent:
-                    free.append(model)
-        return free
+            if model is not None and model.leases:
+                model.leases = max(0, model.leases - count)
+                if not model.leases:
+                    unleased.append(model)
+        return unleased
 
-    def idle(self, besides: str = "") -> Iterator[CachedModel]:
+    def idle(self, keep_name: str = "") -> Iterator[CachedModel]:
         """Models to unload, least recently used first."""
         now = self._clock.monotonic()
         for model in self._loaded.values():
-            if model.name != besides and (not model.lent or now - model.used_at > LENT_SECONDS):
+            if model.name != keep_name and (
+                not model.leases or now - model.used_at > LEASE_SECONDS
+            ):
                 yield model
 
 
@@ -137,7 +139,7 @@ class ModelTallies:
 
 
 class ModelUnloader:
-    """Unloads models from LoadedModels, the container and the disk.
+    """Unloads models from CachedModels, the container and the disk.
 
     Args:
         folder: the container's `/opt/ml/models`.
@@ -147,8 +149,8 @@ class ModelUnloader:
 
     def __init__(
         self,
-        books: LoadedModels,
-        container: ModelCalls,
+        models: CachedModels,
+        container: ContainerClient,
         artifacts: ArtifactCache,
         tallies: ModelTallies,
         clock: Clock,
@@ -157,7 +159,7 @@ class ModelUnloader:
         keep: bool,
         changed: asyncio.Event,
     ) -> None:
-        self._books = books
+        self._models = models
         self._container = container
         self._artifacts = artifacts
         self._tallies = tallies
@@ -165,76 +167,76 @@ class ModelUnloader:
         self._folder = folder
         self._keep = keep
         self._changed = changed
-        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._unloading: dict[str, asyncio.Task[None]] = {}
 
-    def begin(self, model: CachedModel, *, is_lost: bool = False) -> asyncio.Task[None]:
+    def start_unloading(self, model: CachedModel, *, is_lost: bool = False) -> asyncio.Task[None]:
         """Unloads a model in a task; `is_lost`: the container has dropped it already."""
-        self._books.remove(model.name)
-        task = asyncio.create_task(self._forget(model) if is_lost else self._unload(model))
-        self._leaving[model.name] = task
+        self._models.remove(model.name)
+        task = asyncio.create_task(self._drop(model) if is_lost else self._unload_and_drop(model))
+        self._unloading[model.name] = task
         task.add_done_callback(lambda _: self._end(model.name))
         return task
 
-    async def see_off(self, model: CachedModel, *, is_lost: bool = False) -> None:
-        # Shielded: the model has left LoadedModels, so this must finish.
-        await asyncio.shield(self.begin(model, is_lost=is_lost))
+    async def unload(self, model: CachedModel, *, is_lost: bool = False) -> None:
+        # Shielded: the model has left CachedModels, so this must finish.
+        await asyncio.shield(self.start_unloading(model, is_lost=is_lost))
 
-    async def first(self, count: int, besides: str = "") -> bool:
-        some = False
+    async def unload_idle(self, count: int, keep_name: str = "") -> bool:
+        unloaded = False
         for _ in range(count):
-            model = next(self._books.idle(besides), None)
+            model = next(self._models.idle(keep_name), None)
             if model is None:
                 break
-            some = True
-            await self.see_off(model)
-        return some
+            unloaded = True
+            await self.unload(model)
+        return unloaded
 
     async def wait_for(self, name: str) -> None:
         """Waits while that model is being unloaded."""
-        if name in self._leaving:
-            await asyncio.wait({self._leaving[name]})
+        if name in self._unloading:
+            await asyncio.wait({self._unloading[name]})
 
     async def close(self) -> None:
-        """Must be called once the container has ended."""
-        leaving = list(self._leaving.values())
-        for task in leaving:
+        """The container must have ended."""
+        unloading = list(self._unloading.values())
+        for task in unloading:
             task.cancel()
-        await asyncio.gather(*leaving, return_exceptions=True)
-        left = self._books.clear()
+        await asyncio.gather(*unloading, return_exceptions=True)
+        models = self._models.clear()
         try:
             # One call for possibly thousands of folders: a new container waits.
-            await asyncio.to_thread(_remove_trees, [self._folder / model.name for model in left])
+            await asyncio.to_thread(_remove_trees, [self._folder / model.name for model in models])
         finally:
-            for model in left:
+            for model in models:
                 await self._artifacts.release(model.artifact, keep=self._keep)
 
-    async def withdraw(self, name: str) -> None:
+    async def unload_from_container(self, name: str) -> None:
         """Has the container unload a model; a refusal shows in the next load's cost."""
         try:
             await self._container.unload(name)
         except (ModelRefused, Unavailable) as error:
             log.warning("A model was not unloaded: %s", error, extra={"action": "model_kept"})
 
-    async def let_go(self, name: str, artifact: Artifact) -> None:
+    async def discard(self, name: str, artifact: Artifact) -> None:
         try:
             await asyncio.to_thread(remove_tree, self._folder / name)
         finally:
             await self._artifacts.release(artifact, keep=self._keep)
 
-    async def _forget(self, model: CachedModel) -> None:
-        await self.let_go(model.name, model.artifact)
+    async def _drop(self, model: CachedModel) -> None:
+        await self.discard(model.name, model.artifact)
 
-    async def _unload(self, model: CachedModel) -> None:
+    async def _unload_and_drop(self, model: CachedModel) -> None:
         started = self._clock.monotonic()
         try:
-            await self.withdraw(model.name)
+            await self.unload_from_container(model.name)
             self._tallies.unloading.add(self._clock.monotonic() - started)
         finally:
             # Also when cancelled at the container's end.
-            await self._forget(model)
+            await self._drop(model)
 
     def _end(self, name: str) -> None:
-        del self._leaving[name]
+        del self._unloading[name]
         self._changed.set()
 
 

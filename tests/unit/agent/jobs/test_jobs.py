@@ -77,9 +77,10 @@ async def test_an_attempt_is_told_to_end(client: AgentClient, make_job: MakeSpec
         await client.put_job(make_job("sleep 1000", attempt))
     await client.stop_job("j-1", StopRequest(grace_seconds=0))
     await wait_for(client, JobOutcome.STOPPED, "j-1")
-    assert await client.interrupt_jobs(5) == ("j-2",)
+    await client.stop_job("j-2", StopRequest(outcome=JobOutcome.INTERRUPTED, grace_seconds=0))
     await wait_for(client, JobOutcome.INTERRUPTED, "j-2")
-    assert await client.interrupt_jobs() == ()
+    with pytest.raises(Invalid, match="cannot be stopped with the outcome Completed"):
+        await client.stop_job("j-2", StopRequest(outcome=JobOutcome.COMPLETED))
 
 
 async def test_what_is_refused_says_why(
@@ -89,8 +90,6 @@ async def test_what_is_refused_says_why(
         await client.stop_job("j-9")
     with pytest.raises(Invalid, match="1 to 100 hosts"):
         await client.put_job(make_job(instance_count=0))
-    with pytest.raises(Invalid, match="-1 jobs"):
-        await client.interrupt_jobs(-1)
     with pytest.raises(Unavailable):
         await AgentClient(home.run / "nobody.sock").jobs()
 

@@ -49,7 +49,7 @@ async def test_all_below_a_prefix_is_listed(
 
 
 async def test_what_is_not_there_is_told_once(objects: ObjectStore, tmp_path: Path) -> None:
-    reader, bounds = StoredModelData(objects), {"most_artifact_bytes": 1, "most_unused_bytes": 1}
+    reader, bounds = StoredModelData(objects), {"max_artifact_bytes": 1, "max_unused_bytes": 1}
     cache = ArtifactCache(tmp_path, reader, **bounds, clock=SYSTEM)
     with pytest.raises(ArtifactMissing) as caught:
         await cache.acquire(ModelData(parse_location("s3://bucket/none.tar.gz")))
