@@ -7,9 +7,9 @@ from contextlib import suppress
 
 from sagehen.base.errors import SettingError
 
-__all__ = ["positive", "read_log_level", "seconds", "switch", "whole"]
+__all__ = ["non_negative", "positive", "read_log_level", "seconds", "switch"]
 
-_MOST_SECONDS = 10**9
+_MAX_SECONDS = 10**9
 
 _ON = ("true", "1", "yes", "on", "y", "t")
 _OFF = ("false", "0", "no", "off", "n", "f")
@@ -23,7 +23,7 @@ def positive(environ: Mapping[str, str], *names: str) -> int | None:
     return number
 
 
-def whole(environ: Mapping[str, str], *names: str) -> int | None:
+def non_negative(environ: Mapping[str, str], *names: str) -> int | None:
     """A whole number from 0; None if unset. Raises SettingError."""
     return _number(environ, names)[1]
 
@@ -35,14 +35,14 @@ def seconds(environ: Mapping[str, str], *names: str) -> float | None:
         if not text:
             continue
         with suppress(ValueError):
-            if 0 < float(text) < _MOST_SECONDS:
+            if 0 < float(text) < _MAX_SECONDS:
                 return float(text)
         raise SettingError(f"{name} is {text!r}; it must be a number of seconds above 0.")
     return None
 
 
 def switch(environ: Mapping[str, str], name: str) -> bool | None:
-    """None if unset. Raises SettingError."""
+    """True or false; None if unset. Raises SettingError."""
     text = environ.get(name, "").strip().lower()
     if not text:
         return None

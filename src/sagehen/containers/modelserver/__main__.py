@@ -15,8 +15,8 @@ def main() -> int:
         from sagehen.containers.modelserver.program import run
 
         return run(environment)
-    except SagehenError as problem:
-        sys.stderr.write(f"{problem}\n")
+    except SagehenError as error:
+        sys.stderr.write(f"{error}\n")
         return 1
 
 

@@ -1,4 +1,7 @@
-"""Defines the types shared by the HTTP server, the queues and the adapters."""
+"""The Python interfaces between the HTTP server, the queues and the adapters.
+
+The HTTP interface to the outside is `serving/container_api.py`.
+"""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -10,12 +13,14 @@ from sagehen.containers.modelserver.serving.streaming import AnswerStream
 __all__ = [
     "Adapter",
     "BatchModel",
+    "BatchPredictor",
     "CallModel",
     "DecodedRows",
     "JointPrediction",
     "ModelAnswer",
     "ModelRequest",
     "Refusal",
+    "RequestBatchModel",
     "Runner",
 ]
 
@@ -58,7 +63,7 @@ class ModelRequest:
         "headers",
         "method",
         "path",
-        "stay",
+        "reservation",
     )
 
     def __init__(
@@ -75,7 +80,7 @@ class ModelRequest:
         self.body = body
         self.answer: ModelAnswer | None = None
         self.abandoned = False  # client disconnected
-        self.stay: Reservation | None = None  # only for large bodies
+        self.reservation: Reservation | None = None  # only for large bodies
         self.counter: RequestCounter | None = None
         self._on_answer = on_answer
 
@@ -107,16 +112,8 @@ class DecodedRows(Protocol):
         """The number of rows, which bounds a batch."""
 
 
-@runtime_checkable
-class BatchModel(Protocol):
-    """Predicts many requests in one call; calls never overlap.
-
-    A model that needs the whole request also defines `decode_request(request)`, which replaces
-    `decode`.
-    """
-
-    def decode(self, body: bytes, content_type: str) -> Any:
-        """Returns `DecodedRows`. Raises Refusal."""
+class BatchPredictor(Protocol):
+    """Predicts many requests in one call; calls never overlap."""
 
     def predict(self, batch: Sequence[Any]) -> Sequence[Any]:
         """Returns one prediction per member, in order. Raises Refusal."""
@@ -125,6 +122,25 @@ class BatchModel(Protocol):
         """Raises Refusal."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class BatchModel(BatchPredictor, Protocol):
+    """A BatchPredictor whose rows come from body and content type."""
+
+    def decode(self, body: bytes, content_type: str) -> Any:
+        """Returns `DecodedRows`. Raises Refusal."""
+
+
+@runtime_checkable
+class RequestBatchModel(BatchPredictor, Protocol):
+    """A BatchPredictor whose rows come from the whole request.
+
+    A model that is also a BatchModel is used as this.
+    """
+
+    def decode_request(self, request: ModelRequest) -> Any:
+        """Returns `DecodedRows`. Raises Refusal."""
 
 
 class JointPrediction(Protocol):

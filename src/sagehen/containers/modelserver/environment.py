@@ -15,17 +15,17 @@ __all__ = [
     "Bind",
     "Environment",
     "HuggingFaceSettings",
-    "TensorFlow",
+    "TensorFlowSettings",
     "read_environment",
     "read_hugging_face",
     "set_up_log",
-    "under_one_name",
+    "unify_names",
 ]
 
 _OWN_HANDLER = "sagemaker_inference.default_handler_service"
 
 
-def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
+def unify_names(environ: Mapping[str, str]) -> dict[str, str]:
     """Renames variables with several names. Raises SettingError for unsupported handlers."""
     handler = environ.get("SAGEMAKER_HANDLER", "")
     if handler not in ("", _OWN_HANDLER):
@@ -33,12 +33,12 @@ def under_one_name(environ: Mapping[str, str]) -> dict[str, str]:
             f"SAGEMAKER_HANDLER is {handler!r}, but handlers of multi-model-server are not run "
             "here. Put model_fn and predict_fn, or transform_fn, into code/inference.py."
         )
-    given = dict(environ)
+    renamed = dict(environ)
     if seconds := environ.get("SAGEMAKER_MODEL_SERVER_TIMEOUT_SECONDS"):
-        given["SAGEMAKER_MODEL_SERVER_TIMEOUT"] = seconds
+        renamed["SAGEMAKER_MODEL_SERVER_TIMEOUT"] = seconds
     if workers := environ.get("SAGEMAKER_NUM_MODEL_WORKERS"):
-        given.setdefault("SAGEMAKER_MODEL_SERVER_WORKERS", workers)
-    return given
+        renamed.setdefault("SAGEMAKER_MODEL_SERVER_WORKERS", workers)
+    return renamed
 
 
 def set_up_log(level: int) -> None:
@@ -115,7 +115,7 @@ class Bind(NamedTuple):
     port: int = 8080
 
 
-class TensorFlow(NamedTuple):
+class TensorFlowSettings(NamedTuple):
     """The SAGEMAKER_TFS_… settings."""
 
     default_model: str = ""
@@ -164,7 +164,7 @@ class Environment:
     batches: BatchLimits
     threads: int
     """Per call of a framework."""
-    tensorflow: TensorFlow
+    tensorflow: TensorFlowSettings
     hugging_face: HuggingFaceSettings
     log_level: int
 
@@ -184,7 +184,7 @@ class Environment:
 
 def read_environment(environ: Mapping[str, str]) -> Environment:
     """Raises SettingError with the variable and its bad value."""
-    environ = under_one_name(environ)
+    environ = unify_names(environ)
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
     cores = len(os.sched_getaffinity(0))
@@ -231,9 +231,9 @@ def _workers(environ: Mapping[str, str], adapter: str, otherwise: int) -> int:
     return workers or otherwise
 
 
-def _tensorflow(environ: Mapping[str, str]) -> TensorFlow:
+def _tensorflow(environ: Mapping[str, str]) -> TensorFlowSettings:
     threads = _threads(environ)
-    return TensorFlow(
+    return TensorFlowSettings(
         default_model=environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME", ""),
         intra_op_threads=positive(environ, "SAGEMAKER_TFS_INTRA_OP_PARALLELISM") or threads,
         inter_op_threads=positive(environ, "SAGEMAKER_TFS_INTER_OP_PARALLELISM") or threads,
@@ -269,14 +269,14 @@ def _port(text: str, name: str) -> int:
 
 def _max_body_bytes(environ: Mapping[str, str], adapter: str) -> int:
     mebibytes = positive(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
-    chosen = (
+    size = (
         positive(environ, "MAX_CONTENT_LENGTH", "SAGEMAKER_MAX_REQUEST_SIZE")
         or (mebibytes and mebibytes * MEBIBYTE)
         or positive(environ, "TS_MAX_REQUEST_SIZE", "MMS_MAX_REQUEST_SIZE")
     )
     if adapter == "xgboost":
-        return min(chosen or XGBOOST_MAX_BODY_BYTES, XGBOOST_BODY_CAP_BYTES)
-    return chosen or MAX_BODY_BYTES
+        return min(size or XGBOOST_MAX_BODY_BYTES, XGBOOST_BODY_CAP_BYTES)
+    return size or MAX_BODY_BYTES
 
 
 def _script(program: str) -> str:

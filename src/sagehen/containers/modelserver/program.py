@@ -11,17 +11,18 @@ from contextlib import suppress
 
 import uvloop
 
+from sagehen.base.concurrency import first_of
 from sagehen.base.container_exits import WILL_NOT_LOAD
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.containers.modelserver.adapters import make_adapter
 from sagehen.containers.modelserver.contract import ModelRequest
 from sagehen.containers.modelserver.environment import Bind, Environment, set_up_log
 from sagehen.containers.modelserver.serving.connection import Connection
-from sagehen.containers.modelserver.serving.container_contract import MultiModel, SingleModel
+from sagehen.containers.modelserver.serving.container_api import MultiModelApi, SingleModelApi
 from sagehen.containers.modelserver.serving.loading import Loader
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
 from sagehen.containers.modelserver.serving.server import ModelServer
-from sagehen.containers.modelserver.zombie_reaper import wait_for_strays
+from sagehen.containers.modelserver.zombie_reaper import reap_zombies
 
 __all__ = ["run", "serve"]
 
@@ -47,19 +48,19 @@ def run(environment: Environment) -> int:
     """
     set_up_log(environment.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_until_told(environment))
+        return runner.run(_serve_until_signal(environment))
 
 
-async def _until_told(environment: Environment) -> int:
+async def _serve_until_signal(environment: Environment) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    strays = asyncio.create_task(wait_for_strays())
+    reaper = asyncio.create_task(reap_zombies())
     try:
         return await serve(environment, stop)
     finally:
-        strays.cancel()
+        reaper.cancel()
 
 
 async def serve(
@@ -81,9 +82,9 @@ async def _serve(
     environment: Environment, loader: Loader, stop: asyncio.Event, ready: asyncio.Event | None
 ) -> int:
     if environment.multi_model:
-        server, listener = await _listen(environment, MultiModel(loader, environment).handle)
+        server, listener = await _listen(environment, MultiModelApi(loader, environment).handle)
     else:
-        single = SingleModel()
+        single = SingleModelApi()
         server, listener = await _listen(environment, single.handle)
         status = await _load(single, loader, environment, stop)
         if status != 0:
@@ -101,37 +102,35 @@ async def _serve(
 
 
 async def _load(
-    single: SingleModel, loader: Loader, environment: Environment, stop: asyncio.Event
+    single: SingleModelApi, loader: Loader, environment: Environment, stop: asyncio.Event
 ) -> int:
     load = asyncio.ensure_future(loader.load("model", str(environment.model_dir)))
-    ended = asyncio.ensure_future(stop.wait())
-    await asyncio.wait({load, ended}, return_when=asyncio.FIRST_COMPLETED)
-    ended.cancel()
+    await first_of(load, stop.wait())
     if not load.done():
         return 0
-    if (problem := load.exception()) is not None:
-        log.error("The model could not be loaded.\n%s", _ending_in_reason(problem))
-        return WILL_NOT_LOAD if _comes_again(problem) else 1
+    if (error := load.exception()) is not None:
+        log.error("The model could not be loaded.\n%s", _with_reason_last(error))
+        return WILL_NOT_LOAD if _is_permanent(error) else 1
     single.loaded = load.result()
     return 0
 
 
-def _comes_again(problem: BaseException) -> bool:
+def _is_permanent(error: BaseException) -> bool:
     """Whether the fault is in the model, so that restarting would not help."""
-    if isinstance(problem, RaisedElsewhere):
-        kind = problem.lines.rstrip().rpartition("\n")[2].partition(":")[0]
-    elif type(problem) is SagehenError:  # raised by a worker
+    if isinstance(error, RaisedElsewhere):
+        kind = error.lines.rstrip().rpartition("\n")[2].partition(":")[0]
+    elif type(error) is SagehenError:  # raised by a worker
         return True
     else:
-        kind = type(problem).__name__
+        kind = type(error).__name__
     return kind in _OF_THE_MODEL
 
 
-def _ending_in_reason(problem: BaseException) -> str:
+def _with_reason_last(error: BaseException) -> str:
     """Puts the reason last, where the platform quotes it."""
-    if isinstance(problem, SagehenError):
-        return str(problem)
-    return "".join(traceback.format_exception(problem)).rstrip()
+    if isinstance(error, SagehenError):
+        return str(error)
+    return "".join(traceback.format_exception(error)).rstrip()
 
 
 async def _listen(
@@ -152,10 +151,10 @@ async def _listen(
             listener = await loop.create_server(
                 lambda: Connection(server), bind.host, bind.port, backlog=_BACKLOG
             )
-    except OSError as problem:
-        raise Unavailable(f"Cannot listen on {_shown(bind)}: {problem}") from problem
+    except OSError as error:
+        raise Unavailable(f"Cannot listen on {_address_text(bind)}: {error}") from error
     server.sweep()
-    log.info("Serving on %s.", _shown(bind))
+    log.info("Serving on %s.", _address_text(bind))
     return server, listener
 
 
@@ -165,5 +164,5 @@ def _remove_socket(path: str) -> None:
             os.unlink(path)
 
 
-def _shown(bind: Bind) -> str:
+def _address_text(bind: Bind) -> str:
     return bind.path or f"{bind.host} port {bind.port}"

@@ -25,14 +25,14 @@ def main(descriptor: int, parent_pid: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     # On Ctrl-C the server ends its workers. Not SIG_IGN: the user code's programs would inherit it.
     signal.signal(signal.SIGINT, lambda number, at: None)
-    end = socket.socket(fileno=descriptor)
-    end.set_inheritable(False)
+    connection = socket.socket(fileno=descriptor)
+    connection.set_inheritable(False)
     # Forked processes must not use the server's socket either.
-    os.register_at_fork(after_in_child=end.close)
-    _serve(end)
+    os.register_at_fork(after_in_child=connection.close)
+    _serve(connection)
 
 
-def _serve(end: socket.socket) -> None:
+def _serve(connection: socket.socket) -> None:
     # Imported after die_with_parent, with the user's packages in place.
     from sagehen.containers.modelserver.adapters import make_adapter
     from sagehen.containers.modelserver.environment import read_environment, set_up_log
@@ -47,21 +47,22 @@ def _serve(end: socket.socket) -> None:
     environment = read_environment(os.environ)
     set_up_log(environment.log_level)
     adapter = make_adapter(environment)
-    inbox, outlet = SocketInbox(end), Outlet(end)
+    inbox, outlet = SocketInbox(connection), Outlet(connection)
     models: dict[int, QueueInbox] = {}
 
-    def serve_apart(load: Load, own: QueueInbox) -> None:
-        Serving(adapter, own, outlet).run(load)
+    def serve_apart(load: Load, model_inbox: QueueInbox) -> None:
+        Serving(adapter, model_inbox, outlet).run(load)
         del models[load.model]
 
-    while (order := inbox.take()) is not None:
-        message = order[0]
+    while True:
+        received = inbox.take()
+        message = received[0]
         if not isinstance(message, Load):
-            models[message.model].put(order)
+            models[message.model].put(received)
         elif environment.multi_model:
             # A thread per model, so that none waits for another.
-            own = models[message.model] = QueueInbox()
-            threading.Thread(target=serve_apart, args=(message, own), daemon=True).start()
+            model_inbox = models[message.model] = QueueInbox()
+            threading.Thread(target=serve_apart, args=(message, model_inbox), daemon=True).start()
         else:
             # The only model reads the socket directly.
             Serving(adapter, inbox, outlet).run(message)

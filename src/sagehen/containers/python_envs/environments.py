@@ -61,7 +61,7 @@ class Environments:
 
     Args:
         own_folder: this server's alone, if `folder` is not writable.
-        most_bytes: bound on unused environments.
+        max_bytes: bound on unused environments.
         seconds: bound on making one, or waiting for it.
     """
 
@@ -69,25 +69,25 @@ class Environments:
         self,
         folder: Path,
         own_folder: Path,
-        most_bytes: int,
+        max_bytes: int,
         seconds: float,
         variables: Mapping[str, str],
     ) -> None:
         self._folder = folder
         self._own_folder = own_folder
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._seconds = seconds
         self._variables = variables
         self._installer = Installer(variables, seconds)
         self._closing = threading.Event()
 
-    def acquire(self, wanted: EnvironmentSpec) -> EnvironmentLease:
+    def acquire(self, spec: EnvironmentSpec) -> EnvironmentLease:
         """Blocks until the environment exists. Raises RequirementsError."""
         try:
             self._make_folder()
-            return self._acquire(wanted, self._folder / self._key(wanted))
-        except OSError as problem:
-            raise RequirementsError(f"{wanted} cannot be installed: {problem}") from problem
+            return self._acquire(spec, self._folder / self._key(spec))
+        except OSError as error:
+            raise RequirementsError(f"{spec} cannot be installed: {error}") from error
 
     def close(self) -> None:
         self._closing.set()
@@ -99,19 +99,20 @@ class Environments:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if os.access(self._folder, os.W_OK | os.X_OK):
                 return
-            problem = "it is read-only"
+            reason = "it is read-only"
         except OSError as error:
-            problem = str(error)
+            reason = str(error)
         if self._folder != self._own_folder:
             log.warning(
-                "Environments are not shared, but made for this container alone: %s: %s.",
+                "Python environments are not shared with other containers, as %s cannot be "
+                "used: %s.",
                 self._folder,
-                problem,
+                reason,
             )
             self._folder = self._own_folder
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _acquire(self, wanted: EnvironmentSpec, folder: Path) -> EnvironmentLease:
+    def _acquire(self, spec: EnvironmentSpec, folder: Path) -> EnvironmentLease:
         deadline = time.monotonic() + self._seconds
         while True:
             if (lock := _lock(folder, fcntl.LOCK_SH)) is not None:
@@ -123,26 +124,25 @@ class Environments:
                 os.close(lock)
                 if (lock := _lock(folder, fcntl.LOCK_EX)) is not None:
                     try:
-                        self._make(wanted, folder)
+                        self._make(spec, folder)
                     finally:
                         os.close(lock)
                     continue
             if time.monotonic() > deadline or self._closing.wait(_POLL_SECONDS):
                 raise RequirementsError(
-                    f"{wanted} cannot be installed: another server does it, and did not end "
+                    f"{spec} cannot be installed: another server does it, and did not end "
                     f"within {self._seconds:g} s."
                 )
 
-    def _make(self, wanted: EnvironmentSpec, folder: Path) -> None:
+    def _make(self, spec: EnvironmentSpec, folder: Path) -> None:
         """Needs the exclusive lock; replaces a killed process's remains."""
         if _complete(folder) is not None:
             return
         _remove(folder)
-        try:
-            own = self._installer.install(wanted, folder)
-        except BaseException:
-            _remove(folder)
-            raise
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(_remove, folder)
+            own = self._installer.install(spec, folder)
+            on_failure.pop_all()
         record = msgspec.json.encode(_Complete(_size_bytes(folder), own))
         (folder / "complete.new").write_bytes(record)
         (folder / "complete.new").rename(folder / "complete")
@@ -150,13 +150,13 @@ class Environments:
 
     def _remove_unused(self) -> None:
         """Removes the least recently used first, down to the bound."""
-        kept = 0
+        total_bytes = 0
         for folder in sorted(self._folders(), key=_used_at, reverse=True):
             if (lock := _lock(folder, fcntl.LOCK_EX)) is None:
                 continue
             complete = _complete(folder)
-            kept += complete.size_bytes if complete else 0
-            if complete is None or kept > self._most_bytes:
+            total_bytes += complete.size_bytes if complete else 0
+            if complete is None or total_bytes > self._max_bytes:
                 _remove(folder)
                 os.unlink(_lock_file(folder))
             os.close(lock)
@@ -165,24 +165,24 @@ class Environments:
         """Folders with other names are not ours."""
         return [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
 
-    def _key(self, wanted: EnvironmentSpec) -> str:
+    def _key(self, spec: EnvironmentSpec) -> str:
         """Returns a digest of all that decides what is installed."""
-        told = hashlib.sha256()
+        digest = hashlib.sha256()
         for part in (
             sys.version,
             sys.prefix,
             *(
                 f"{name}={self._variables[name]}"
                 for name in sorted(self._variables)
-                if _is_pips(name)
+                if _is_pip_variable(name)
             ),
             *_installed(),
-            *_editable(wanted),
+            *_editable(spec),
         ):
-            told.update(part.encode(errors="replace") + b"\0")
-        for file in (*_files_of(wanted), *self._settings_files()):
-            told.update(_digest(file))
-        return told.hexdigest()[:32]
+            digest.update(part.encode(errors="replace") + b"\0")
+        for file in (*_files_of(spec), *self._settings_files()):
+            digest.update(_digest(file))
+        return digest.hexdigest()[:32]
 
     def _settings_files(self) -> list[Path]:
         named = self._variables.get("PIP_CONFIG_FILE", "")
@@ -190,31 +190,35 @@ class Environments:
         return [file for file in [*files, Path(named or "/")] if file.is_file()]
 
 
-def _is_pips(name: str) -> bool:
+def _is_pip_variable(name: str) -> bool:
     return name.startswith("PIP_")
 
 
 def _installed() -> list[str]:
     """The server's own packages, which are not installed again."""
-    folders = [Path(each) for each in sys.path if each.endswith(("site-packages", "dist-packages"))]
-    found = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
-    return sorted(name for name in found if name.endswith((".dist-info", ".egg-info")))
+    folders = [
+        Path(entry_path)
+        for entry_path in sys.path
+        if entry_path.endswith(("site-packages", "dist-packages"))
+    ]
+    names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
+    return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")))
 
 
-def _editable(wanted: EnvironmentSpec) -> list[str]:
+def _editable(spec: EnvironmentSpec) -> list[str]:
     """The folder, if the installed package refers to it."""
-    words = wanted.requirements.read_text(errors="replace").split() if wanted.requirements else []
-    return [str(wanted.folder)] if "-e" in words or "--editable" in words else []
+    words = spec.requirements.read_text(errors="replace").split() if spec.requirements else []
+    return [str(spec.folder)] if "-e" in words or "--editable" in words else []
 
 
-def _files_of(wanted: EnvironmentSpec) -> list[Path]:
-    files = _all_below(wanted.folder) if wanted.package else []
-    if wanted.requirements is None:
+def _files_of(spec: EnvironmentSpec) -> list[Path]:
+    files = _all_below(spec.folder) if spec.package else []
+    if spec.requirements is None:
         return files
-    return [wanted.requirements, *_named_in(wanted.requirements), *files]
+    return [spec.requirements, *_files_named_in(spec.requirements), *files]
 
 
-def _named_in(requirements: Path) -> list[Path]:
+def _files_named_in(requirements: Path) -> list[Path]:
     """Files that the requirements name: constraints, other lists, packages."""
     words = requirements.read_text(errors="replace").replace("=", " ").split()
     named = sorted({requirements.parent / word.removeprefix("file:") for word in words})

@@ -19,8 +19,8 @@ from sagehen.containers.leftovers import MARK, end_leftovers
 
 __all__ = ["EnvironmentSpec", "Installer", "RequirementsError", "python_of"]
 
-_KEPT_LINES = 50
-_OTHER_PLACES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
+_OUTPUT_LINES = 50
+_REDIRECTING_VARIABLES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
 """change where or what pip installs"""
 
 log = logging.getLogger(__name__)
@@ -65,13 +65,17 @@ class Installer:
     def __init__(self, variables: Mapping[str, str], seconds: float) -> None:
         self._seconds = seconds
         self._marks: set[str] = set()  # of running processes
-        given = {**os.environ, **variables, "PIP_USER": "0"}
-        self._variables = {name: given[name] for name in given if name not in _OTHER_PLACES}
-        if "PIP_CACHE_DIR" not in given:
+        variables_given = {**os.environ, **variables, "PIP_USER": "0"}
+        self._variables = {
+            name: variables_given[name]
+            for name in variables_given
+            if name not in _REDIRECTING_VARIABLES
+        }
+        if "PIP_CACHE_DIR" not in variables_given:
             # The environment itself is the cache.
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
 
-    def install(self, wanted: EnvironmentSpec, folder: Path) -> bool:
+    def install(self, spec: EnvironmentSpec, folder: Path) -> bool:
         """Makes the environment; returns whether it has packages besides the server's.
 
         Raises RequirementsError with pip's last error.
@@ -82,21 +86,21 @@ class Installer:
             venv.EnvBuilder(symlinks=True, with_pip=with_pip).create(folder)
             site = next(folder.glob("lib/python*/site-packages"))
             (site / "_server.pth").write_text("".join(map(add_folder_line, site_folders())))
-        except (OSError, subprocess.SubprocessError) as problem:
-            raise RequirementsError(f"No environment can be made in {folder}: {problem}") from None
-        self._run_pip(python_of(folder), wanted)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise RequirementsError(f"No environment can be made in {folder}: {error}") from None
+        self._run_pip(python_of(folder), spec)
         return any(site.glob("*.dist-info")) or any(site.glob("*.egg-link"))
 
     def close(self) -> None:
         for mark in tuple(self._marks):
             end_leftovers(mark)
 
-    def _run_pip(self, python: str, wanted: EnvironmentSpec) -> None:
-        log.info("Installing: %s.", wanted)
+    def _run_pip(self, python: str, spec: EnvironmentSpec) -> None:
+        log.info("Installing: %s.", spec)
         mark = uuid4().hex
         process = subprocess.Popen(
-            _pip(python, wanted),
-            cwd=wanted.folder,  # for local paths
+            _pip(python, spec),
+            cwd=spec.folder,  # for local paths
             env=self._variables | {MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -105,44 +109,43 @@ class Installer:
             errors="replace",
         )
         self._marks.add(mark)
-        late = threading.Event()
+        timed_out = threading.Event()
 
         def give_up() -> None:
-            late.set()
+            timed_out.set()
             end_leftovers(mark)
 
         timer = threading.Timer(self._seconds, give_up)
         timer.daemon = True
         timer.start()
         with process:
-            said = _relayed(process)
+            output = _relay_output(process)
         timer.cancel()
         self._marks.discard(mark)
         if process.returncode != 0:
-            in_time = f" within {self._seconds:g} s" if late.is_set() else ""
-            raise RequirementsError(f"{wanted} cannot be installed{in_time}: {_last_word(said)}")
+            in_time = f" within {self._seconds:g} s" if timed_out.is_set() else ""
+            raise RequirementsError(f"{spec} cannot be installed{in_time}: {_last_error(output)}")
 
 
-def _pip(python: str, wanted: EnvironmentSpec) -> list[str]:
+def _pip(python: str, spec: EnvironmentSpec) -> list[str]:
     pip = [python, "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
     pip += ["--disable-pip-version-check"]
-    pip += ["-r", str(wanted.requirements)] if wanted.requirements else []
-    pip += ["."] if wanted.package else []
+    pip += ["-r", str(spec.requirements)] if spec.requirements else []
+    pip += ["."] if spec.package else []
     return pip
 
 
-def _relayed(process: "subprocess.Popen[str]") -> list[str]:
+def _relay_output(process: "subprocess.Popen[str]") -> list[str]:
     """Logs all lines; returns the last ones."""
-    assert process.stdout is not None
-    kept: deque[str] = deque(maxlen=_KEPT_LINES)
-    for line in process.stdout:
+    last_lines: deque[str] = deque(maxlen=_OUTPUT_LINES)
+    for line in process.stdout or ():
         sys.stderr.write(line)
         if line.strip():
-            kept.append(line.strip())
-    return list(kept)
+            last_lines.append(line.strip())
+    return list(last_lines)
 
 
-def _last_word(lines: list[str]) -> str:
+def _last_error(lines: list[str]) -> str:
     """Returns pip's last error, which notes may follow."""
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or lines or ["pip said nothing"])[-1]

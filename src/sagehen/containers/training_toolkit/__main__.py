@@ -21,14 +21,12 @@ from sagehen.containers.training_toolkit.hyperparameters import (
 )
 from sagehen.containers.training_toolkit.process import run_command
 from sagehen.containers.training_toolkit.script import (
+    TORCH_DISTRIBUTED,
     ScriptKind,
     TrainingScript,
     bring_code,
     find_script,
     plan_command,
-)
-from sagehen.containers.training_toolkit.torch_distributed import (
-    ENABLED,
     plan_torchrun,
     torch_variables,
 )
@@ -53,9 +51,9 @@ def main(environ: Mapping[str, str]) -> int:
     folders = Folders(environ.get("SAGEMAKER_BASE_DIR") or "/opt/ml")
     try:
         return _run(folders, environ)
-    except SagehenError as problem:
-        folders.write_failure(str(problem))
-        _say("ERROR", f"Reporting training FAILURE\n{problem}")
+    except SagehenError as error:
+        folders.write_failure(str(error))
+        _say("ERROR", f"Reporting training FAILURE\n{error}")
         return 1
 
 
@@ -73,18 +71,18 @@ def _run(folders: Folders, environ: Mapping[str, str]) -> int:
     bring_code(folders, submitted)
     script = find_script(folders, program, submitted)
     level = _log_level(parameters)
-    given = dict(environ) | make_variables(folders, parameters, program, level, environ)
+    environment = dict(environ) | make_variables(folders, parameters, program, level, environ)
     paths = [folders.code, *filter(None, [environ.get("PYTHONPATH")])]
-    given["PYTHONPATH"] = os.pathsep.join(paths)
-    python = _install(folders, script, given)
-    command = plan_command(script, python, to_arguments(parameters.users))
-    if parameters.own.get(ENABLED):
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    python = _install(folders, script, environment)
+    command = plan_command(script, python, to_arguments(parameters.user))
+    if parameters.toolkit.get(TORCH_DISTRIBUTED):
         resources = folders.read_config("resourceconfig.json")
-        given |= torch_variables(resources)
-        command = plan_torchrun(script, python, parameters, resources, given) + command[1:]
+        environment |= torch_variables(resources)
+        command = plan_torchrun(script, python, parameters, resources, environment) + command[1:]
     if level <= INFO:
         _say("INFO", f"Invoking script with the following command:\n\n{' '.join(command)}\n")
-    return _invoke(folders, command, given, script)
+    return _invoke(folders, command, environment, script)
 
 
 def _invoke(
@@ -94,7 +92,7 @@ def _invoke(
     if script.kind is ScriptKind.COMMAND:
         os.chmod(script.name, 0o755)
     ended = run_command(command, environ, as_group=script.kind is ScriptKind.COMMAND)
-    if ended.status != 0 and not ended.told:
+    if ended.status != 0 and not ended.signalled:
         failure = describe_failure(ended.status, command, ended.errors)
         folders.write_failure(failure)
         _say("ERROR", f"Reporting training FAILURE\n{failure}")
@@ -106,16 +104,16 @@ def _install(folders: Folders, script: TrainingScript, environ: dict[str, str]) 
 
     It is on top of a shared environment, locked as long as this process lives.
     """
-    own = environ.get("SAGEHEN_PYTHON")
+    container_python = environ.get("SAGEHEN_PYTHON")
     package = script.kind is ScriptKind.MODULE
     if not package and not os.path.isfile(os.path.join(folders.code, "requirements.txt")):
-        return own or sys.executable
+        return container_python or sys.executable
     from sagehen.containers.training_toolkit.requirements import install
 
-    installed = install(folders, package, environ, own)
-    programs = [os.path.dirname(python) for python in (own, installed) if python]
+    installed = install(folders, package, environ, container_python)
+    programs = [os.path.dirname(python) for python in (container_python, installed) if python]
     environ["PATH"] = os.pathsep.join([*programs, environ.get("PATH", os.defpath)])
-    return own or installed
+    return container_python or installed
 
 
 def _log_level(parameters: Parameters) -> int:
@@ -133,9 +131,9 @@ def _log_level(parameters: Parameters) -> int:
 def _refuse_distribution(parameters: Parameters) -> None:
     """Raises CannotRun."""
     for name in _DISTRIBUTIONS:
-        if parameters.own.get(name):
+        if parameters.toolkit.get(name):
             raise CannotRun(
-                f"{name} is set, but scripts are not distributed so here. Use torch_distributed, "
+                f"{name} is set, but this distribution is not supported. Use torch_distributed, "
                 "leave `distribution` out of the estimator, or start the processes in a script of "
                 "your own (entry_point run.sh)."
             )

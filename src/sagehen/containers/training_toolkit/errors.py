@@ -13,7 +13,7 @@ KILLED = 137
 _TRACEBACK = "Traceback (most recent call last):"
 _LINES = 5
 _TORCHRUN = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
-_TORCHRUNS_LOG = re.compile(r"[A-Z]\d{4} \d\d:\d\d:\d\d\.\d+ .*torch/distributed/")
+_TORCHRUN_LOG = re.compile(r"[A-Z]\d{4} \d\d:\d\d:\d\d\.\d+ .*torch/distributed/")
 _RANK = re.compile(r"^\[rank\d+\]: ")
 
 
@@ -22,7 +22,7 @@ class CannotRun(SagehenError):
 
 
 def describe_failure(status: int, command: list[str], errors: str) -> str:
-    """In the words of AWS's toolkit.
+    """Describes a failed script in the words of AWS's toolkit.
 
     Args:
         status: the script's, or 128 plus the signal's number.
@@ -39,8 +39,8 @@ def _before_torchrun(lines: list[str]) -> list[str]:
     """Drops torchrun's report, which follows the script's lines."""
     ends = [at for at, line in enumerate(lines) if line.startswith(_TORCHRUN)]
     starts = [at for at, line in enumerate(lines[: ends[-1]]) if line == _TRACEBACK] if ends else []
-    said = [_RANK.sub("", line) for line in lines[: starts[-1]]] if starts else []
-    return [line for line in said if not _TORCHRUNS_LOG.match(line)] or lines
+    text = [_RANK.sub("", line) for line in lines[: starts[-1]]] if starts else []
+    return [line for line in text if not _TORCHRUN_LOG.match(line)] or lines
 
 
 def _message(errors: str) -> str:
@@ -52,5 +52,5 @@ def _message(errors: str) -> str:
         last = len(lines) - lines[::-1].index(_TRACEBACK)
         raised = next((n for n in range(last, len(lines)) if not lines[n].startswith(" ")), None)
         chosen = lines[raised:] if raised is not None else chosen
-    said = "\n".join(chosen)[:MESSAGE_CHARACTERS]
-    return said + hint(said)
+    text = "\n".join(chosen)[:MESSAGE_CHARACTERS]
+    return text + hint(text)

@@ -30,7 +30,7 @@ class Folders:
         return os.path.join(self.input, "data", name)
 
     def local(self, path: str) -> str:
-        """In a user's path the base is `/opt/ml`."""
+        """Translates a user's path, whose base is `/opt/ml`, to this machine's."""
         if path.startswith("/opt/ml/"):
             return os.path.join(self.base, path.removeprefix("/opt/ml/"))
         return path
@@ -41,14 +41,14 @@ class Folders:
         try:
             with open(path, encoding="utf-8") as file:
                 read = json.load(file)
-        except (OSError, ValueError) as problem:
-            raise CannotRun(f"/opt/ml/input/config/{name} cannot be read: {problem}.") from problem
+        except (OSError, ValueError) as error:
+            raise CannotRun(f"/opt/ml/input/config/{name} cannot be read: {error}.") from error
         if not isinstance(read, dict):
             raise CannotRun(f"/opt/ml/input/config/{name} is not a JSON object.")
         return read
 
     def write_failure(self, text: str) -> None:
-        """Keeps the script's own failure."""
+        """Writes the file `failure` unless the script has written its own."""
         try:
             os.makedirs(self.output, exist_ok=True)
             with open(self.failure, "x", encoding="utf-8", errors="replace") as file:

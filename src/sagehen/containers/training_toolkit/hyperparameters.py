@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["Parameters", "read_parameters", "to_arguments"]
 
 PREFIX = "sagemaker_"
-_NOT_THE_USERS = ("default_user_module_name", "_tuning_objective_metric")
+_TOOLKIT_NAMES = ("default_user_module_name", "_tuning_objective_metric")
 _KNOWN = (
     "sagemaker_program",
     "sagemaker_submit_directory",
@@ -27,49 +27,49 @@ _KNOWN = (
 class Parameters:
     """The user's hyperparameters, and our own, which start with `sagemaker_`."""
 
-    def __init__(self, users: "dict[str, Any]", own: "dict[str, Any]") -> None:
-        self.users = users
-        self.own = own
+    def __init__(self, user: "dict[str, Any]", toolkit: "dict[str, Any]") -> None:
+        self.user = user
+        self.toolkit = toolkit
 
     @property
     def of_framework(self) -> "dict[str, Any]":
         """The parameters that only some frameworks' containers know."""
         return {
             name: value
-            for name, value in self.own.items()
-            if name not in _KNOWN and name not in _NOT_THE_USERS
+            for name, value in self.toolkit.items()
+            if name not in _KNOWN and name not in _TOOLKIT_NAMES
         }
 
     def text(self, name: str) -> str | None:
-        """None if missing or empty."""
-        value = self.own.get(name)
+        """Returns one of the toolkit's parameters as text; None if missing or empty."""
+        value = self.toolkit.get(name)
         return str(value) if value not in (None, "") else None
 
 
-def read_parameters(given: "Mapping[str, Any]") -> Parameters:
+def read_parameters(hyperparameters: "Mapping[str, Any]") -> Parameters:
     """Decodes JSON values. Raises CannotRun if one can be neither an argument nor a variable."""
-    users: dict[str, Any] = {}
-    own: dict[str, Any] = {}
-    for name, text in given.items():
+    user: dict[str, Any] = {}
+    toolkit: dict[str, Any] = {}
+    for name, text in hyperparameters.items():
         if "\0" in name or "=" in name or (isinstance(text, str) and "\0" in text):
             raise CannotRun(
                 f"The hyperparameter {name!r} cannot be given to a script: its name may have no "
                 "'=', and neither name nor value a NUL."
             )
-        is_own = name.startswith(PREFIX) or name in _NOT_THE_USERS
-        (own if is_own else users)[name] = _decoded(text)
-    return Parameters(users, own)
+        is_toolkit = name.startswith(PREFIX) or name in _TOOLKIT_NAMES
+        (toolkit if is_toolkit else user)[name] = _decoded(text)
+    return Parameters(user, toolkit)
 
 
-def to_arguments(users: "Mapping[str, Any]") -> list[str]:
+def to_arguments(user: "Mapping[str, Any]") -> list[str]:
     """`--name value`, or `-n value` for one-letter names, ordered by name."""
     arguments: list[str] = []
-    for name in sorted(users):
+    for name in sorted(user):
         if name:
             arguments.append(f"--{name}" if len(name) > 1 else f"-{name}")
         else:
             arguments.append("")
-        arguments.append(_argument(users[name]))
+        arguments.append(_argument(user[name]))
     return arguments
 
 

@@ -14,7 +14,7 @@ from sagehen.containers.training_toolkit.errors import CannotRun
 
 __all__ = ["EndedProcess", "run_command"]
 
-KEPT_BYTES = 16 * 1024
+TAIL_BYTES = 16 * 1024
 READ_BYTES = 64 * 1024
 DRAINED_BYTES = 1024 * 1024
 """after the script's end, as others may still write"""
@@ -30,13 +30,13 @@ class EndedProcess:
     Args:
         status: 128 plus the signal's number, if any.
         errors: the end of standard error.
-        told: a signal was passed on.
+        signalled: a signal was passed on.
     """
 
-    def __init__(self, status: int, errors: str, told: bool) -> None:
+    def __init__(self, status: int, errors: str, signalled: bool) -> None:
         self.status = status
         self.errors = errors
-        self.told = told
+        self.signalled = signalled
 
 
 def run_command(command: list[str], environ: Mapping[str, str], *, as_group: bool) -> EndedProcess:
@@ -53,7 +53,7 @@ def run_command(command: list[str], environ: Mapping[str, str], *, as_group: boo
     pid = _spawn(command, environ, errors_end, as_group)
     os.close(errors_end)
     running = _Running(pid, errors, signals, as_group)
-    while running.goes_on():
+    while running.is_active():
         running.step()
     return running.finish()
 
@@ -65,16 +65,16 @@ class _Running:
         self._signals = signals
         self._as_group = as_group
         self._status: int | None = None
-        self._told = False
+        self._signalled = False
         self._tail = bytearray()
         self._poll = select.poll()
         self._poll.register(errors, select.POLLIN)
         self._poll.register(signals, select.POLLIN)
 
-    def goes_on(self) -> bool:
+    def is_active(self) -> bool:
         if self._status is None:
             return True
-        return self._told and self._as_group and _exists(self._pid)
+        return self._signalled and self._as_group and _exists(self._pid)
 
     def step(self) -> None:
         timeout = None if self._status is None else REST_POLL_MILLISECONDS
@@ -93,13 +93,13 @@ class _Running:
                     break
         code = os.waitstatus_to_exitcode(self._status or 0)
         errors = self._tail.decode(errors="replace")
-        return EndedProcess(code if code >= 0 else 128 - code, errors, self._told)
+        return EndedProcess(code if code >= 0 else 128 - code, errors, self._signalled)
 
     def _on_signal(self, number: int) -> None:
         if number == signal.SIGCHLD:
             self._reap()
         elif number in _PASSED_ON:
-            self._told = True
+            self._signalled = True
             with contextlib.suppress(ProcessLookupError):
                 if self._as_group:
                     os.killpg(self._pid, number)
@@ -120,7 +120,7 @@ class _Running:
         while rest:
             rest = rest[os.write(2, rest) :]
         self._tail += part
-        del self._tail[:-KEPT_BYTES]
+        del self._tail[:-TAIL_BYTES]
         return bool(part)
 
 
@@ -138,13 +138,13 @@ def _spawn(command: list[str], environ: Mapping[str, str], errors: int, as_group
     try:
         try:
             return _posix_spawn(command, environ, errors, as_group)
-        except OSError as problem:
+        except OSError as error:
             # Like a shell, for a script without a shebang.
-            if problem.errno not in (errno.ENOEXEC, errno.EACCES) or not as_group:
+            if error.errno not in (errno.ENOEXEC, errno.EACCES) or not as_group:
                 raise
             return _posix_spawn([_SHELL, *command], environ, errors, as_group)
-    except OSError as problem:
-        raise CannotRun(_explain(problem, command)) from problem
+    except OSError as error:
+        raise CannotRun(_explain(error, command)) from error
 
 
 def _posix_spawn(
@@ -165,16 +165,18 @@ def _posix_spawn(
     )
 
 
-def _explain(problem: OSError, command: list[str]) -> str:
-    if problem.errno == errno.E2BIG:
+def _explain(error: OSError, command: list[str]) -> str:
+    if error.errno == errno.E2BIG:
         return (
             "The hyperparameters are too long to be given to a script as arguments and variables. "
             "Put what is long into a file of an input channel."
         )
-    why = problem.strerror
-    if problem.errno == errno.ENOENT:
-        why = "the program that its first line (#!) names is not there; are its line ends Windows'?"
-    return f"The script {command[0].removeprefix('./')!r} cannot be executed: {why}."
+    reason = error.strerror
+    if error.errno == errno.ENOENT:
+        reason = (
+            "the program that its first line (#!) names is not there; are its line ends Windows'?"
+        )
+    return f"The script {command[0].removeprefix('./')!r} cannot be executed: {reason}."
 
 
 def _exists(group: int) -> bool:

@@ -13,16 +13,18 @@ from sagehen.containers.variables import positive, seconds
 
 __all__ = ["install"]
 
-SECONDS = 3600.0
+INSTALL_SECONDS = 3600.0
 """most jobs' own limit is shorter"""
-KEPT_BYTES = 10 * 2**30
+CACHE_BYTES = 10 * 2**30
 
 
-def install(folders: Folders, package: bool, environ: Mapping[str, str], own: str | None) -> str:
+def install(
+    folders: Folders, package: bool, environ: Mapping[str, str], container_python: str | None
+) -> str:
     """Returns the interpreter; the environment is kept until this process ends.
 
     Args:
-        own: the container's interpreter, which then sees the packages.
+        container_python: the container's interpreter, which then sees the packages.
 
     Raises RequirementsError or SettingError.
     """
@@ -33,11 +35,11 @@ def install(folders: Folders, package: bool, environ: Mapping[str, str], own: st
     environments = Environments(
         folder=Path(environ.get("SAGEHEN_ENVIRONMENTS") or unshared),
         own_folder=unshared,
-        most_bytes=positive(environ, "SAGEHEN_ENVIRONMENTS_BYTES") or KEPT_BYTES,
-        seconds=seconds(environ, "SAGEMAKER_STARTUP_TIMEOUT") or SECONDS,
+        max_bytes=positive(environ, "SAGEHEN_ENVIRONMENTS_BYTES") or CACHE_BYTES,
+        seconds=seconds(environ, "SAGEMAKER_STARTUP_TIMEOUT") or INSTALL_SECONDS,
         variables=environ,
     )
     installed = environments.acquire(EnvironmentSpec(Path(folders.code), package)).python
-    if own is not None and installed != sys.executable:
-        put_over(Path(own), Path(installed))
+    if container_python is not None and installed != sys.executable:
+        put_over(Path(container_python), Path(installed))
     return installed

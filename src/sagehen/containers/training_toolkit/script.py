@@ -1,14 +1,30 @@
-"""Finds the user's script or its code channel (of jobs without network), and its command."""
+"""Finds the user's script or its code channel (of jobs without network), and plans its command,
+also by `torchrun`."""
 
 import os
+from collections.abc import Mapping
 from enum import Enum, auto
 
 from sagehen.containers.training_toolkit.errors import CannotRun
 from sagehen.containers.training_toolkit.folders import Folders
+from sagehen.containers.training_toolkit.hyperparameters import Parameters
 
-__all__ = ["ScriptKind", "TrainingScript", "bring_code", "find_script", "plan_command"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
-_LISTED = 10
+__all__ = [
+    "TORCH_DISTRIBUTED",
+    "ScriptKind",
+    "TrainingScript",
+    "bring_code",
+    "find_script",
+    "plan_command",
+    "plan_torchrun",
+    "torch_variables",
+]
+
+_MAX_LISTED = 10
 
 
 class ScriptKind(Enum):
@@ -49,13 +65,14 @@ def find_script(folders: Folders, program: str, archive: str | None) -> Training
     if not os.path.isfile(path) and kind is not ScriptKind.MODULE:
         raise CannotRun(
             f"There is no script {name!r} in {archive or 'the code folder'}, which has "
-            f"{_listed(folders.code)}. Have sagemaker_program (entry_point) name one of its files."
+            f"{_list_files(folders.code)}. Have sagemaker_program (entry_point) name one of these "
+            "files."
         )
     return TrainingScript(name, kind)
 
 
 def plan_command(script: TrainingScript, python: str, arguments: list[str]) -> list[str]:
-    """To be run in the code's folder."""
+    """Returns a command to run in the code's folder."""
     if script.kind is ScriptKind.MODULE:
         module = script.name.removesuffix(".py").replace(os.sep, ".")
         return [python, "-m", module, *arguments]
@@ -75,19 +92,19 @@ def _is_package(folder: str) -> bool:
 
     try:
         with open(path, "rb") as file:
-            found = tomllib.load(file)
+            content = tomllib.load(file)
     except (OSError, ValueError):
         return False
-    return "project" in found or "build-system" in found
+    return "project" in content or "build-system" in content
 
 
-def _listed(folder: str) -> str:
+def _list_files(folder: str) -> str:
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         names = []
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return (", ".join(names[:_LISTED]) or "no files") + more
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return (", ".join(names[:_MAX_LISTED]) or "no files") + more
 
 
 def bring_code(folders: Folders, submitted: str | None) -> None:
@@ -124,7 +141,71 @@ def _unpack(path: str, folder: str, shown: str) -> None:
     try:
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
-    except (OSError, tarfile.TarError, EOFError) as problem:
+    except (OSError, tarfile.TarError, EOFError) as error:
         raise CannotRun(
-            f"The archive {shown} (sagemaker_submit_directory) cannot be unpacked: {problem}."
-        ) from problem
+            f"The archive {shown} (sagemaker_submit_directory) cannot be unpacked: {error}."
+        ) from error
+
+
+TORCH_DISTRIBUTED = "sagemaker_torch_distributed_enabled"
+_TORCH_PROCESSES = "sagemaker_mpi_num_of_processes_per_host"
+_MASTER_PORT = "7777"
+
+
+def plan_torchrun(
+    script: TrainingScript,
+    python: str,
+    parameters: Parameters,
+    resources: "Mapping[str, Any]",
+    environ: Mapping[str, str],
+) -> list[str]:
+    """The command before the script, as AWS's toolkit builds it.
+
+    Unlike the toolkit, always names the first host: hosts share a machine, and torchrun's default
+    port is everybody's.
+
+    Args:
+        resources: `resourceconfig.json`.
+        environ: the script's.
+
+    Raises:
+        CannotRun: not a Python script, or a bad number of processes.
+    """
+    if script.kind is not ScriptKind.PYTHON:
+        raise CannotRun(
+            f"{TORCH_DISTRIBUTED} is set, and {script.name} is a package or a command, which "
+            "torch_distributed does not support: have sagemaker_program (entry_point) name a "
+            "script, such as train.py, with no setup.py or pyproject.toml beside it."
+        )
+    hosts = resources["hosts"]
+    options = {
+        "--nnodes": str(len(hosts)),
+        "--nproc_per_node": str(_processes(parameters, environ)),
+        "--master_addr": environ.get("MASTER_ADDR") or hosts[0],
+        "--master_port": environ.get("MASTER_PORT") or _MASTER_PORT,
+        "--node_rank": str(hosts.index(resources["current_host"])),
+    }
+    # torchrun's program runs only the Python with torch.
+    return [
+        python,
+        "-m",
+        "torch.distributed.run",
+        *(word for pair in options.items() for word in pair),
+    ]
+
+
+def torch_variables(resources: "Mapping[str, Any]") -> dict[str, str]:
+    return {
+        "NCCL_SOCKET_IFNAME": resources.get("network_interface_name", "eth0"),
+        "NCCL_PROTO": "simple",
+    }
+
+
+def _processes(parameters: Parameters, environ: Mapping[str, str]) -> int:
+    """Per host: one for each GPU, at least one."""
+    count = parameters.toolkit.get(_TORCH_PROCESSES)
+    if not count:
+        return int(environ.get("SM_NUM_GPUS") or 0) or 1
+    if type(count) is int and count > 0:  # rejects `true`: bool is a subclass of int
+        return count
+    raise CannotRun(f"{_TORCH_PROCESSES} is {count!r}; it must be a number from 1, such as 2.")

@@ -25,7 +25,7 @@ def make_variables(
     log_level: int,
     environ: Mapping[str, str],
 ) -> dict[str, str]:
-    """Also returns the toolkit's variables without SM_. Raises CannotRun."""
+    """Returns the SM_ variables and the toolkit's other ones. Raises CannotRun."""
     resources = folders.read_config("resourceconfig.json")
     channels = folders.read_config("inputdataconfig.json")
     described = {
@@ -43,11 +43,11 @@ def make_variables(
         **{name: described[name] for name in _ALSO_ALONE},
         "channels": sorted(channels),
         "framework_params": parameters.of_framework,
-        "hps": parameters.users,
+        "hps": parameters.user,
         "training_env": described,
-        "user_args": to_arguments(parameters.users),
+        "user_args": to_arguments(parameters.user),
         **{f"channel_{name}": folders.channel(name) for name in channels},
-        **{f"hp_{name}": value for name, value in parameters.users.items()},
+        **{f"hp_{name}": value for name, value in parameters.user.items()},
     }
     return {f"SM_{name.upper()}": _text(value) for name, value in named.items()} | {
         "CURRENT_HOST": resources["current_host"],
@@ -125,7 +125,7 @@ def _describe_hosts(resources: "Mapping[str, Any]") -> "dict[str, Any]":
 def _describe_program(folders: Folders, parameters: Parameters, program: str) -> "dict[str, Any]":
     return {
         "additional_framework_parameters": parameters.of_framework,
-        "hyperparameters": parameters.users,
+        "hyperparameters": parameters.user,
         "is_modelparallel_enabled": None,
         "is_smddpmprun_installed": False,
         "is_smddprun_installed": False,

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.base.errors import SettingError
-from sagehen.containers.modelserver.environment import Bind, TensorFlow, read_environment
+from sagehen.containers.modelserver.environment import Bind, TensorFlowSettings, read_environment
 
 
 def test_an_empty_environment_gives_sagemakers_defaults():
@@ -82,14 +82,14 @@ def test_tensorflow_has_the_workers_of_its_container(variables, workers):
 @pytest.mark.parametrize(
     ("variables", "threads", "tensorflow"),
     [
-        ({}, 1, TensorFlow()),
-        ({"OMP_NUM_THREADS": "4,2"}, 4, TensorFlow("", 4, 4)),
+        ({}, 1, TensorFlowSettings()),
+        ({"OMP_NUM_THREADS": "4,2"}, 4, TensorFlowSettings("", 4, 4)),
         (
             {"OMP_NUM_THREADS": "4", "SAGEMAKER_TFS_INTRA_OP_PARALLELISM": "2"},
             4,
-            TensorFlow("", 2, 4),
+            TensorFlowSettings("", 2, 4),
         ),
-        ({"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "wine"}, 1, TensorFlow("wine")),
+        ({"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "wine"}, 1, TensorFlowSettings("wine")),
     ],
 )
 def test_what_frameworks_are_told(variables, threads, tensorflow):

@@ -44,7 +44,8 @@ async def healthy(reader, writer):
     while b" 200 " not in answer:
         writer.write(b"GET /ping HTTP/1.1\r\nhost: x\r\n\r\n")
         answer = await reader.readuntil(b"\r\n\r\n")
-        await reader.readexactly(int(answer.rpartition(b"content-length: ")[2]))
+        length = answer.lower().partition(b"content-length: ")[2].partition(b"\r")[0]
+        await reader.readexactly(int(length))
 
 
 async def serving_line(process):
@@ -123,7 +124,7 @@ async def test_a_model_that_does_not_load_ends_it_with_the_reason_last(
 @pytest.mark.parametrize(
     ("adapter", "variables", "last_line"),
     [
-        ("cobol", {}, "SAGEHEN_ADAPTER is 'cobol'; there are: "),
+        ("cobol", {}, "SAGEHEN_ADAPTER is 'cobol'; it must be one of "),
         ("xgboost", {"SAGEHEN_BIND": "x"}, "SAGEHEN_BIND is 'x'; it must be unix:/path or tcp"),
         ("xgboost", {}, "The model's archive has no model file at its top level."),
         ("sklearn", {}, "Please provide a model_fn implementation: the model's archive has no"),
@@ -145,7 +146,9 @@ async def test_it_loads_neither_numpy_nor_the_frameworks_package_for_xgboost(
     process = await start("xgboost", PYTHONVERBOSE="1")
     log = b""
     while b"Loaded the model" not in log:
-        log += await process.stderr.read(65536)
+        chunk = await process.stderr.read(65536)
+        assert chunk, f"the program ended before it had loaded the model: {log[-2000:]!r}"
+        log += chunk
     process.terminate()
     assert await ended_status(process) == 0
     for package in (b"numpy", b"scipy", b"sklearn", b"xgboost.core", b"pydantic", b"sqlalchemy"):

@@ -3,7 +3,7 @@ import sys
 
 SCRIPT = """
 import asyncio, ctypes, os, subprocess
-from sagehen.containers.modelserver.zombie_reaper import wait_for_strays
+from sagehen.containers.modelserver.zombie_reaper import reap_zombies
 
 def children():
     return open(f"/proc/self/task/{os.getpid()}/children").read().split()
@@ -12,7 +12,7 @@ async def main():
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
     own = subprocess.Popen(["sleep", "1000"])
     subprocess.run(["sh", "-c", "sh -c 'exit 3' & exec true"])
-    asyncio.create_task(wait_for_strays(0.01))
+    asyncio.create_task(reap_zombies(0.01))
     while children() != [str(own.pid)]:
         await asyncio.sleep(0.01)
     own.kill()

@@ -24,10 +24,10 @@ def wheels(tmp_path):
 
 @pytest.fixture
 def make_environments(tmp_path, wheels):
-    def make(most_bytes=2**40, seconds=60.0, **variables):
+    def make(max_bytes=2**40, seconds=60.0, **variables):
         offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels), **variables}
         own = tmp_path / "own" / "environments"
-        return Environments(tmp_path / "environments", own, most_bytes, seconds, offline)
+        return Environments(tmp_path / "environments", own, max_bytes, seconds, offline)
 
     return make
 
@@ -123,8 +123,8 @@ class CountingInstaller:
 def quick(make_environments):
     """Without pip: what is kept, and for how long, does not depend on it."""
 
-    def make(most_bytes):
-        environments = make_environments(most_bytes)
+    def make(max_bytes):
+        environments = make_environments(max_bytes)
         environments._installer = CountingInstaller()
         return environments
 
@@ -132,7 +132,7 @@ def quick(make_environments):
 
 
 def test_those_used_longest_ago_go_but_never_one_in_use(quick, need):
-    environments = quick(most_bytes=1500)
+    environments = quick(max_bytes=1500)
     leases = {}
     for name in "abc":
         leases[name] = environments.acquire(need(name))
@@ -153,21 +153,21 @@ def test_a_folder_of_somebody_elses_is_left_alone(quick, need, tmp_path):
     other = tmp_path / "environments" / "mine"
     other.mkdir(parents=True)
     (other / "notes").write_text("x")
-    quick(most_bytes=0).acquire(need("a")).release()
+    quick(max_bytes=0).acquire(need("a")).release()
     assert (other / "notes").exists()
 
 
 def test_one_that_was_not_finished_is_made_again(quick, need, tmp_path):
-    quick(most_bytes=10**9).acquire(need("a")).release()
+    quick(max_bytes=10**9).acquire(need("a")).release()
     (folder,) = (path for path in (tmp_path / "environments").iterdir() if path.is_dir())
     (folder / "complete").unlink()
-    environments = quick(most_bytes=10**9)
+    environments = quick(max_bytes=10**9)
     environments.acquire(need("a")).release()
     assert environments._installer.made == 1
 
 
 def test_what_it_depends_on_makes_another(quick, make_environments, need, tmp_path):
-    environments = quick(most_bytes=10**9)
+    environments = quick(max_bytes=10**9)
     environments.acquire(need("-c other.txt\n")).release()
     (tmp_path / "code" / "other.txt").write_text("numpy<9\n")
     environments.acquire(need("-c other.txt\n")).release()
@@ -194,13 +194,13 @@ def unwritable(request, tmp_path, monkeypatch):
 def test_where_the_shared_folder_is_not_to_be_had_it_is_this_servers_alone(
     unwritable, quick, need, tmp_path, caplog
 ):
-    environments = quick(most_bytes=10**9)
+    environments = quick(max_bytes=10**9)
     lease = environments.acquire(need("a"))
     assert lease.python.startswith(str(tmp_path / "own" / "environments"))
     lease.release()
     environments.acquire(need("a")).release()
     assert environments._installer.made == 1
-    assert caplog.text.count("for this container alone") == 1
+    assert caplog.text.count("not shared with other containers") == 1
 
 
 PROJECT = """

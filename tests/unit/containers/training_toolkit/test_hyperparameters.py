@@ -23,7 +23,7 @@ GIVEN = {
 
 def test_values_that_are_json_are_read_and_the_toolkits_own_are_kept_apart():
     read = read_parameters(GIVEN)
-    assert read.users == {
+    assert read.user == {
         "n": "abc",
         "epochs": 3,
         "flag": True,
@@ -40,7 +40,7 @@ def test_values_that_are_json_are_read_and_the_toolkits_own_are_kept_apart():
 
 def test_arguments_are_in_the_order_of_their_names():
     # What the toolkit itself answers for these.
-    assert to_arguments(read_parameters(GIVEN).users) == [
+    assert to_arguments(read_parameters(GIVEN).user) == [
         *("--almost", '{"a": 1'),
         *("--epochs", "3"),
         *("--flag", "True"),

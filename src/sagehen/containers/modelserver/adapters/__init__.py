@@ -26,6 +26,8 @@ def make_adapter(environment: Environment) -> Adapter:
     """Raises SettingError for an unknown name, Unavailable if the framework is not installed."""
     module = ADAPTERS.get(environment.adapter)
     if module is None:
-        known = ", ".join(ADAPTERS)
-        raise SettingError(f"SAGEHEN_ADAPTER is {environment.adapter!r}; there are: {known}.")
+        names = ", ".join(ADAPTERS)
+        raise SettingError(
+            f"SAGEHEN_ADAPTER is {environment.adapter!r}; it must be one of {names}."
+        )
     return cast("Adapter", importlib.import_module(module).adapter(environment))

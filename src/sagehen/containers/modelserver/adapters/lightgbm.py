@@ -1,26 +1,25 @@
 """Serves LightGBM models as AWS's LightGBM algorithm (JumpStart) does."""
 
-import importlib.util
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sagehen.base.extras import missing_library
+from sagehen.base.extras import require_library
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
-from sagehen.containers.modelserver.adapters.script.script import (
-    Scripted,
-    find_script,
-    load_script,
-)
+from sagehen.containers.modelserver.adapters.script.script import ScriptAdapter, UserScript
 from sagehen.containers.modelserver.adapters.shared import codecs
-from sagehen.containers.modelserver.adapters.shared.arrays import ArrayModel, encoded, rows_of
+from sagehen.containers.modelserver.adapters.shared.arrays import (
+    ArrayModel,
+    encode_accepted_type,
+    rows_of,
+)
 from sagehen.containers.modelserver.adapters.shared.model_file import (
     ModelFileError,
     load_file,
     one_file,
     unpickled,
 )
-from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer
+from sagehen.containers.modelserver.contract import BatchModel, ModelAnswer
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = ["LightGBMAdapter", "LightGBMModel", "adapter"]
@@ -33,19 +32,17 @@ _ENDS = ("\nend of trees", "\nfeature importances:", "\nfeature_importances:")
 
 def adapter(environment: Environment) -> "LightGBMAdapter":
     """Raises Unavailable if LightGBM is not installed."""
-    if importlib.util.find_spec("lightgbm") is None:
-        raise missing_library("LightGBM", "lightgbm")
+    require_library("lightgbm", "LightGBM", "lightgbm")
     return LightGBMAdapter(environment)
 
 
-class LightGBMAdapter(Scripted):
+class LightGBMAdapter(ScriptAdapter):
     """Loads a text file, or a pickled Booster or scikit-learn wrapper."""
 
-    def load(self, model_dir: Path) -> BatchModel | CallModel:
-        script = find_script(model_dir, self._environment)
-        if script is not None:
-            handlers = Handlers(load_model, _decode, _predict, encode_accepted)
-            return load_script(script, model_dir, handlers, self._environment)
+    def _handlers(self, script: UserScript) -> Handlers:
+        return Handlers(load_model, _decode, _predict, encode_accepted)
+
+    def _load_model(self, model_dir: Path) -> BatchModel:
         return LightGBMModel(load_model(str(model_dir)), self._environment)
 
 
@@ -60,8 +57,8 @@ class LightGBMModel(ArrayModel):
     def encode(self, prediction: Any, accept: str) -> ModelAnswer:
         if accept.replace(" ", "").lower() == "application/json;verbose":
             content = self._content(prediction, verbose=True)
-            return encoded(content, codecs.JSON, codecs.JSON, codecs.encode)
-        return encoded(prediction, accept, self._default_accept, self._written)
+            return encode_accepted_type(content, codecs.JSON, codecs.JSON, codecs.encode)
+        return encode_accepted_type(prediction, accept, self._default_accept, self._written)
 
     def _written(self, prediction: Any, kind: str) -> str | bytes:
         if kind == codecs.JSON:
@@ -82,7 +79,7 @@ class LightGBMModel(ArrayModel):
         }
 
     def _each_class(self, prediction: Any) -> Any:
-        """For two classes, LightGBM gives only the second one's probability."""
+        """Adds the first of two classes: LightGBM gives only the second one's probability."""
         import numpy
 
         if self._classes is None or prediction.ndim > 1:
@@ -96,8 +93,8 @@ def load_model(model_dir: str) -> Any:
     model = load_file(_load_text, path) if _is_text(path) else unpickled(path)
     if not hasattr(getattr(model, "booster_", model), "num_feature"):
         raise ModelFileError(
-            f"Model {path.name} is a {type(model).__name__}, and no LightGBM model: for something "
-            "around one, write a code/inference.py with a model_fn."
+            f"Model {path.name} is a {type(model).__name__}, not a LightGBM model: for an object "
+            "that holds one, write a code/inference.py with a model_fn."
         )
     return model
 
@@ -114,7 +111,7 @@ def _load_text(path: Path) -> Any:
     # The library would read past the end of a truncated file and crash the process.
     if not text.startswith("tree\n") or not any(end in text for end in _ENDS):
         raise ModelFileError(
-            f"Model {path.name} cannot be loaded: it is no LightGBM model, or is cut off."
+            f"Model {path.name} cannot be loaded: it is not a LightGBM model, or is cut off."
         )
     return lightgbm.Booster(model_str=text)
 
@@ -136,8 +133,8 @@ def _scores(booster: Any, threads: int, rows: Any) -> Any:
 
     try:
         return booster.predict(rows, num_threads=threads)
-    except lightgbm.basic.LightGBMError as problem:
-        raise ValueError(str(problem).partition("\n")[0]) from problem
+    except lightgbm.basic.LightGBMError as error:
+        raise ValueError(str(error).partition("\n")[0]) from error
 
 
 def _decode(data: Any, content_type: str) -> Any:

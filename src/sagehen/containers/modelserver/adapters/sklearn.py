@@ -1,16 +1,11 @@
 """Serves scikit-learn models by the user's script, or a plain model file."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
-from sagehen.base.extras import missing_library
+from sagehen.base.extras import require_library
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
-from sagehen.containers.modelserver.adapters.script.script import (
-    Scripted,
-    find_script,
-    load_script,
-)
+from sagehen.containers.modelserver.adapters.script.script import ScriptAdapter, UserScript
 from sagehen.containers.modelserver.adapters.shared import codecs
 from sagehen.containers.modelserver.adapters.shared.arrays import ArrayModel
 from sagehen.containers.modelserver.adapters.shared.model_file import (
@@ -19,7 +14,7 @@ from sagehen.containers.modelserver.adapters.shared.model_file import (
     top_files,
     unpickled,
 )
-from sagehen.containers.modelserver.contract import BatchModel, CallModel
+from sagehen.containers.modelserver.contract import BatchModel
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = ["SklearnAdapter", "adapter"]
@@ -29,26 +24,26 @@ MODEL_FILES = ("model.joblib", "model.pkl", "model.pickle")
 
 def adapter(environment: Environment) -> "SklearnAdapter":
     """Raises Unavailable if scikit-learn is not installed."""
-    if importlib.util.find_spec("sklearn") is None:
-        raise missing_library("scikit-learn", "sklearn")
+    require_library("sklearn", "scikit-learn", "sklearn")
     return SklearnAdapter(environment)
 
 
-class SklearnAdapter(Scripted):
+class SklearnAdapter(ScriptAdapter):
     """Loads scikit-learn models.
 
     SageMaker's container requires a script with `model_fn`; here `model.joblib` or `model.pkl`
     works without one.
     """
 
-    def load(self, model_dir: Path) -> BatchModel | CallModel:
-        script = find_script(model_dir, self._environment)
-        if script is not None:
-            handlers = Handlers(load_model_file, decode_rows, _predict, encode_accepted)
-            return load_script(script, model_dir, handlers, self._environment)
+    def _handlers(self, script: UserScript) -> Handlers:
+        return Handlers(load_model_file, decode_rows, _predict, encode_accepted)
+
+    def _load_model(self, model_dir: Path) -> BatchModel:
         model = load_model_file(str(model_dir))
         if not hasattr(model, "predict"):
-            (name, *_) = (one for one in MODEL_FILES if (model_dir / one).is_file())
+            (name, *_) = (
+                file_name for file_name in MODEL_FILES if (model_dir / file_name).is_file()
+            )
             raise ModelFileError(
                 f"{name} holds a {type(model).__name__}, which has no predict method: save the "
                 "model itself, or take it out in the model_fn of a code/inference.py."

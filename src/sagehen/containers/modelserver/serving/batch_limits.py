@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sagehen.containers.variables import positive, switch, whole
+from sagehen.containers.variables import non_negative, positive, switch
 
 __all__ = ["NATURAL", "BatchLimits", "CallTimes", "read_batch_limits"]
 
@@ -39,32 +39,32 @@ def read_batch_limits(environ: Mapping[str, str]) -> BatchLimits:
     """Returns NATURAL unless limits are set. Raises SettingError."""
     batches = switch(environ, "SAGEMAKER_TFS_ENABLE_BATCHING")
     if batches is not None:
-        return _tensorflow_limits(environ) if batches else _chosen(1, 0)
+        return _tensorflow_limits(environ) if batches else _user_limits(1, 0)
     rows = positive(environ, *(prefix + "BATCH_SIZE" for prefix in _PREFIXES))
-    delay = whole(environ, *(prefix + "MAX_BATCH_DELAY" for prefix in _PREFIXES))
+    delay = non_negative(environ, *(prefix + "MAX_BATCH_DELAY" for prefix in _PREFIXES))
     if rows is None:
         if delay:
             log.warning("A batch delay has no effect without a batch size: set both.")
         return NATURAL
-    return _chosen(rows, (delay or 0) / 1000)
+    return _user_limits(rows, (delay or 0) / 1000)
 
 
 def _tensorflow_limits(environ: Mapping[str, str]) -> BatchLimits:
     rows = positive(environ, "SAGEMAKER_TFS_MAX_BATCH_SIZE")
-    delay = whole(environ, "SAGEMAKER_TFS_BATCH_TIMEOUT_MICROS")
-    return _chosen(
+    delay = non_negative(environ, "SAGEMAKER_TFS_BATCH_TIMEOUT_MICROS")
+    return _user_limits(
         rows or TFS_BATCH_ROWS, (TFS_DELAY_MICROSECONDS if delay is None else delay) / 1e6
     )
 
 
-def _chosen(rows: int, delay_seconds: float) -> BatchLimits:
+def _user_limits(rows: int, delay_seconds: float) -> BatchLimits:
     """Leaves bytes unlimited: a user who chose the rows knows their size."""
     return BatchLimits(max_rows=rows, max_bytes=sys.maxsize, delay_seconds=delay_seconds)
 
 
 QUICK_SECONDS = 0.005
 """Limit for a worker's queue: a request cannot begin much sooner elsewhere."""
-MOST_READY = 8
+MAX_READY = 8
 """Requests per worker, including the current one."""
 CALLS_NEEDED = 200
 """Calls before the 99th percentile is known."""
@@ -100,6 +100,6 @@ class CallTimes:
         ready = 1
         if self._calls < CALLS_NEEDED:
             return ready
-        while ready < MOST_READY and self._seconds * 2 * ready <= QUICK_SECONDS:
+        while ready < MAX_READY and self._seconds * 2 * ready <= QUICK_SECONDS:
             ready *= 2
         return ready

@@ -7,10 +7,16 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any
 
 from sagehen.base.clock import SYSTEM, Clock
-from sagehen.containers.modelserver.contract import BatchModel, ModelAnswer, ModelRequest
+from sagehen.containers.modelserver.contract import (
+    BatchModel,
+    ModelAnswer,
+    ModelRequest,
+    RequestBatchModel,
+)
 from sagehen.containers.modelserver.serving.batch_limits import NATURAL, BatchLimits, CallTimes
 from sagehen.containers.modelserver.serving.responses import abandoned, failure, queue_full
 
@@ -47,14 +53,17 @@ class Batcher:
 
     def __init__(
         self,
-        model: BatchModel,
+        model: BatchModel | RequestBatchModel,
         executor: Executor,
         max_waiting: int,
         limits: BatchLimits = NATURAL,
         clock: Clock = SYSTEM,
     ) -> None:
         self._model = model
-        self._decode_request = getattr(model, "decode_request", None)
+        if isinstance(model, RequestBatchModel):
+            self._decode_rows = model.decode_request
+        else:
+            self._decode_rows = partial(_decode_body, model)
         self._executor = executor
         self._max_waiting = max_waiting
         self._limits = limits
@@ -62,10 +71,10 @@ class Batcher:
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
-        self._gathered = 0
+        self._gathered_rows = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._pace = _Pace()
-        self._decoding = _Pace()
+        self._predict_pace = _Pace()
+        self._decode_pace = _Pace()
         self._times = CallTimes()
         self._idle: asyncio.Future[None] | None = None
 
@@ -81,8 +90,8 @@ class Batcher:
             self._busy = True
             self._loop.call_soon(self._turn)
         elif self._timer is not None:
-            self._gathered += self._share(waiting)
-            if self._gathered >= self._limits.max_rows:
+            self._gathered_rows += self._count_rows(waiting)
+            if self._gathered_rows >= self._limits.max_rows:
                 self._timer.cancel()
                 self._work()
 
@@ -101,9 +110,9 @@ class Batcher:
         return False  # a framework's prediction ends
 
     def _turn(self) -> None:
-        left = self._time_left()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._work)
+        remaining = self._time_left()
+        if remaining > 0:
+            self._timer = self._loop.call_later(remaining, self._work)
         else:
             self._work()
 
@@ -111,34 +120,34 @@ class Batcher:
         """Returns seconds; 0 or less when the batch is full."""
         if not self._limits.delay_seconds:
             return 0.0
-        self._gathered = 0
+        self._gathered_rows = 0
         for waiting in self._waiting:
-            self._gathered += self._share(waiting)
-            if self._gathered >= self._limits.max_rows:
+            self._gathered_rows += self._count_rows(waiting)
+            if self._gathered_rows >= self._limits.max_rows:
                 return 0.0
         due = self._waiting[0].since + self._limits.delay_seconds
         return due - self._clock.monotonic()
 
-    def _share(self, waiting: _Waiting) -> int:
+    def _count_rows(self, waiting: _Waiting) -> int:
         """Returns the request's rows. A body that is slow to decode fills the batch, to reach the
         thread at once.
         """
         size = len(waiting.request.body)
-        if size > SMALL_BYTES and self._decoding.expected(size) > QUICK_SECONDS:
+        if size > SMALL_BYTES and self._decode_pace.expected(size) > QUICK_SECONDS:
             return self._limits.max_rows
         self._decode(waiting)
         return waiting.count
 
     def _work(self) -> None:
         self._timer = None
-        batch, size = self._take()
-        if self._pace.expected(size) <= QUICK_SECONDS:
+        batch, size = self._take_batch()
+        if self._predict_pace.expected(size) <= QUICK_SECONDS:
             self._finish(batch, self._measured(batch))
         else:
             work = self._loop.run_in_executor(self._executor, self._measured, batch)
             work.add_done_callback(lambda done: self._finish(batch, done.result()))
 
-    def _take(self) -> tuple[list[_Waiting], int]:
+    def _take_batch(self) -> tuple[list[_Waiting], int]:
         """Returns a batch and its size in bytes, which predicts its time."""
         batch: list[_Waiting] = []
         size = rows = 0
@@ -155,13 +164,13 @@ class Batcher:
         return batch, size
 
     def _finish(self, batch: list[_Waiting], answers: list[ModelAnswer | None]) -> None:
-        later = []
+        deferred = []
         for waiting, answer in zip(batch, answers, strict=True):
             if answer is None:
-                later.append(waiting)
+                deferred.append(waiting)
             else:
                 waiting.request.respond(answer)
-        self._waiting.extendleft(reversed(later))
+        self._waiting.extendleft(reversed(deferred))
         if self._waiting:
             self._loop.call_soon(self._turn)
             return
@@ -174,11 +183,13 @@ class Batcher:
         start = self._clock.monotonic()
         try:
             answers = self._answers(batch)
-        except Exception as problem:  # a faulty adapter: answer all the same
-            answers = [failure(problem) for _ in batch]
+        except Exception as error:  # a faulty adapter: requests need answers
+            answers = [failure(error) for _ in batch]
         seconds = self._clock.monotonic() - start
         pairs = zip(batch, answers, strict=True)
-        self._pace.record(sum(len(one.request.body) for one, said in pairs if said), seconds)
+        self._predict_pace.record(
+            sum(len(waiting.request.body) for waiting, answer in pairs if answer), seconds
+        )
         self._times.record(seconds)
         return answers
 
@@ -186,7 +197,9 @@ class Batcher:
         """Returns None for requests that must wait for the next call."""
         for waiting in batch:
             self._decode(waiting)
-        answers = [one.rows if isinstance(one.rows, ModelAnswer) else None for one in batch]
+        answers = [
+            waiting.rows if isinstance(waiting.rows, ModelAnswer) else None for waiting in batch
+        ]
         group = self._first_group(batch, answers)
         if group:
             predictions = self._predict([batch[at].rows for at in group])
@@ -201,24 +214,19 @@ class Batcher:
         large = len(request.body) > SMALL_BYTES
         start = self._clock.monotonic() if large else 0.0
         try:
-            waiting.rows = self._rows(request)
-        except Exception as problem:
-            waiting.rows = failure(problem)
+            waiting.rows = self._decode_rows(request)
+        except Exception as error:
+            waiting.rows = failure(error)
         if large:
-            self._decoding.record(len(request.body), self._clock.monotonic() - start)
-
-    def _rows(self, request: ModelRequest) -> Any:
-        if self._decode_request is not None:
-            return self._decode_request(request)
-        return self._model.decode(request.body, request.header(b"content-type"))
+            self._decode_pace.record(len(request.body), self._clock.monotonic() - start)
 
     def _encode(self, request: ModelRequest, prediction: Any) -> ModelAnswer:
         if isinstance(prediction, ModelAnswer):
             return prediction
         try:
             return self._model.encode(prediction, request.header(b"accept"))
-        except Exception as problem:
-            return failure(problem)
+        except Exception as error:
+            return failure(error)
 
     def _first_group(self, batch: list[_Waiting], answers: list[ModelAnswer | None]) -> list[int]:
         """Chooses at most `max_rows` rows; a larger request is alone."""
@@ -235,11 +243,15 @@ class Batcher:
     def _predict(self, rows: list[Any]) -> Sequence[Any]:
         try:
             return self._model.predict(rows)
-        except Exception as problem:
+        except Exception as error:
             if len(rows) == 1:
-                return [failure(problem)]
+                return [failure(error)]
             # One bad request must not fail others.
-            return [self._predict([each])[0] for each in rows]
+            return [self._predict([row])[0] for row in rows]
+
+
+def _decode_body(model: BatchModel, request: ModelRequest) -> Any:
+    return model.decode(request.body, request.header(b"content-type"))
 
 
 class _Pace:

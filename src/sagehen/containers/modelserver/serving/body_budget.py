@@ -9,15 +9,17 @@ __all__ = ["Reservation", "ServingBodyBudget"]
 class Reservation:
     """Holds memory from when a body's length is known until its request is answered."""
 
-    def __init__(self, room: "ServingBodyBudget", size: int, on_entry: Callable[[], None]) -> None:
+    def __init__(
+        self, budget: "ServingBodyBudget", size: int, on_grant: Callable[[], None]
+    ) -> None:
         self.size = size
-        self.on_entry = on_entry
-        self.entered = False
-        self._room = room
+        self.on_grant = on_grant
+        self.granted = False
+        self._budget = budget
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Releases the memory or stops waiting; repeated calls do nothing."""
-        self._room.left(self)
+        self._budget.released(self)
 
 
 class ServingBodyBudget:
@@ -25,39 +27,38 @@ class ServingBodyBudget:
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        self._inside: set[Reservation] = set()
-        self.taken = 0
-        """Bytes."""
+        self._granted: set[Reservation] = set()
+        self.reserved_bytes = 0
         self._waiting: deque[Reservation] = deque()
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def enter(self, size: int, on_entry: Callable[[], None]) -> Reservation:
-        """Calls `on_entry` once memory is granted, unless that is at once."""
-        stay = Reservation(self, size, on_entry)
-        if not self._waiting and self._fits(stay):
-            self._let_in(stay)
+    def reserve(self, size: int, on_grant: Callable[[], None]) -> Reservation:
+        """Calls `on_grant` once memory is granted, unless that is at once."""
+        reservation = Reservation(self, size, on_grant)
+        if not self._waiting and self._fits(reservation):
+            self._grant(reservation)
         else:
-            self._waiting.append(stay)
-        return stay
+            self._waiting.append(reservation)
+        return reservation
 
-    def left(self, stay: Reservation) -> None:
-        if stay in self._inside:
-            self._inside.remove(stay)
-            self.taken -= stay.size
-        elif stay in self._waiting:
-            self._waiting.remove(stay)
+    def released(self, reservation: Reservation) -> None:
+        if reservation in self._granted:
+            self._granted.remove(reservation)
+            self.reserved_bytes -= reservation.size
+        elif reservation in self._waiting:
+            self._waiting.remove(reservation)
         while self._waiting and self._fits(self._waiting[0]):
-            next_one = self._waiting.popleft()
-            self._let_in(next_one)
-            next_one.on_entry()
+            first = self._waiting.popleft()
+            self._grant(first)
+            first.on_grant()
 
-    def _fits(self, stay: Reservation) -> bool:
-        return not self._inside or self.taken + stay.size <= self.most_bytes
+    def _fits(self, reservation: Reservation) -> bool:
+        return not self._granted or self.reserved_bytes + reservation.size <= self.most_bytes
 
-    def _let_in(self, stay: Reservation) -> None:
-        stay.entered = True
-        self._inside.add(stay)
-        self.taken += stay.size
+    def _grant(self, reservation: Reservation) -> None:
+        reservation.granted = True
+        self._granted.add(reservation)
+        self.reserved_bytes += reservation.size

@@ -43,13 +43,10 @@ class _ModelPrediction(NamedTuple):
 
 
 class _AllModels:
-    """One BatchModel for all models."""
+    """A RequestBatchModel that predicts for all models."""
 
     def __init__(self, predictor: JointPrediction) -> None:
         self._predictor = predictor
-
-    def decode(self, body: bytes, content_type: str) -> Any:
-        raise NotImplementedError("only the whole request tells its model")
 
     def decode_request(self, request: ModelRequest) -> _ModelRows:
         assert isinstance(request.counter, JointRunner)

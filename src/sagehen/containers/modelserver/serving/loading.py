@@ -1,10 +1,11 @@
-"""Loads and unloads models, here or in worker processes."""
+"""Loads and unloads models, in this process or in worker processes, and frees their memory."""
 
 import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,14 +20,14 @@ from sagehen.containers.modelserver.contract import Adapter, BatchModel, JointPr
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.serving.batching import Batcher
 from sagehen.containers.modelserver.serving.joint_batching import JointBatching
-from sagehen.containers.modelserver.serving.malloc_trim import give_memory_back
+from sagehen.containers.modelserver.serving.malloc_trim import give_memory_back, trim
 from sagehen.containers.modelserver.serving.responses import not_loaded
 from sagehen.containers.modelserver.workers.dispatcher import WorkerDispatcher
 from sagehen.containers.modelserver.workers.pool import WorkerPool
 from sagehen.containers.python_envs.environments import EnvironmentLease, Environments
 from sagehen.containers.python_envs.install import EnvironmentSpec
 
-__all__ = ["LoadedModel", "Loader"]
+__all__ = ["HeapTrimmer", "Loader", "ServableModel"]
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class LoadedModel:
+class ServableModel:
     """A model that can answer requests."""
 
     name: str
@@ -73,10 +74,11 @@ class Loader:
         )
         self._pools: dict[str, _Pool] = {}  # key: the interpreter
         self._joint: dict[JointPrediction, JointBatching] = {}
+        self._trimmer = HeapTrimmer()
 
     async def load(
         self, name: str, url: str, on_lost: Callable[[str], None] | None = None
-    ) -> LoadedModel:
+    ) -> ServableModel:
         """Raises what the adapter raises, in any process.
 
         Calls `on_lost` with the name when its workers died; without it, new workers load the model
@@ -89,22 +91,23 @@ class Loader:
             loaded = await self._load_in_workers(name, url, on_lost)
         else:
             loaded = await self._load_here(name, url)
-        taken = self._clock.monotonic() - start
-        log.info("Loaded the model %s in %.0f ms.", name, taken * 1000)
+        seconds = self._clock.monotonic() - start
+        log.info("Loaded the model %s in %.0f ms.", name, seconds * 1000)
         return loaded
 
-    async def unload(self, loaded: LoadedModel) -> None:
-        """Returns when requests are answered and memory is freed."""
+    async def unload(self, loaded: ServableModel) -> None:
+        """Returns when requests are answered and the model is closed; trims the heap afterwards."""
         await loaded.runner.drained()
         await loaded.close()
+        self._trimmer.request()
         log.info("Unloaded the model %s.", loaded.name)
 
-    def give_up(self, url: str) -> None:
+    def abort_load(self, url: str) -> None:
         """Ends the workers that hang in loading. A load in this process cannot be ended."""
         for pool in self._pools.values():
-            pool.workers.give_up(url)
+            pool.workers.abort_load(url)
 
-    async def sweep_memory(self) -> None:
+    async def free_memory(self) -> None:
         """Frees the memory of a model that failed to load."""
         await self._in_thread(give_memory_back)
 
@@ -120,9 +123,10 @@ class Loader:
         await asyncio.to_thread(self._environments.close)
         await asyncio.gather(*(pool.workers.close() for pool in self._pools.values()))
 
-    async def _load_here(self, name: str, url: str) -> LoadedModel:
+    async def _load_here(self, name: str, url: str) -> ServableModel:
         model = await self._in_thread(self._adapter.load, Path(url))
-        assert isinstance(model, BatchModel), "what answers request by request needs a worker"
+        if not isinstance(model, BatchModel):
+            raise TypeError("The adapter's needs_worker is False for a model that does not batch.")
         settings = self._environment
         queue, limits = settings.batch_queue, settings.batches
         runner: Runner = Batcher(model, self._work, queue, limits, clock=self._clock)
@@ -132,18 +136,18 @@ class Loader:
                 joint = JointBatching(predictor, self._work, queue, limits, self._clock)
                 self._joint[predictor] = joint
             runner = self._joint[predictor].runner(model, runner)
-        return LoadedModel(name, url, runner, partial(self._in_thread, model.close))
+        return ServableModel(name, url, runner, partial(self._in_thread, model.close))
 
     async def _load_in_workers(
         self, name: str, url: str, on_lost: Callable[[str], None] | None
-    ) -> LoadedModel:
+    ) -> ServableModel:
         settings = self._environment
         python = await self._python_for(Path(url))
         pool = self._pools[python].workers
-        caller = WorkerDispatcher(settings.workers, settings.call_queue, lambda: pool.stuck)
+        dispatcher = WorkerDispatcher(settings.workers, settings.call_queue, lambda: pool.stuck)
 
         def lose() -> None:
-            caller.close(not_loaded(name))
+            dispatcher.close(not_loaded(name))
             if on_lost is not None:
                 on_lost(name)
 
@@ -151,12 +155,11 @@ class Loader:
             await pool.unload(hosted)
             await self._close_if_unused(python)
 
-        try:
-            hosted = await pool.load(url, caller, lose if on_lost else None)
-        except BaseException:
-            await self._close_if_unused(python)
-            raise
-        return LoadedModel(name, url, caller, unload)
+        async with AsyncExitStack() as on_failure:
+            on_failure.push_async_callback(self._close_if_unused, python)
+            hosted = await pool.load(url, dispatcher, lose if on_lost else None)
+            on_failure.pop_all()
+        return ServableModel(name, url, dispatcher, unload)
 
     async def _python_for(self, model_dir: Path) -> str:
         """Ensures a pool for the interpreter. Raises RequirementsError."""
@@ -165,8 +168,8 @@ class Loader:
         if requirements := find_requirements(model_dir, self._environment):
             loop = asyncio.get_running_loop()
             acquire = self._environments.acquire
-            wanted = EnvironmentSpec(requirements.parent)
-            lease = await loop.run_in_executor(self._installs, acquire, wanted)
+            spec = EnvironmentSpec(requirements.parent)
+            lease = await loop.run_in_executor(self._installs, acquire, spec)
             python = lease.python
         if python not in self._pools:
             workers = WorkerPool(self._environment, python, self._clock)
@@ -191,3 +194,26 @@ class Loader:
 
 def _threads(environment: Environment) -> int:
     return _MAX_THREADS if environment.multi_model else 1
+
+
+TRIM_SECONDS = 1.0
+"""Trimming visits the whole heap for milliseconds or tens of them, too long to do for every
+unloaded model.
+"""
+
+
+class HeapTrimmer:
+    """Trims the heap once for all requests within `seconds`."""
+
+    def __init__(self, seconds: float = TRIM_SECONDS) -> None:
+        self._seconds = seconds
+        self._trimming: asyncio.Task[None] | None = None
+
+    def request(self) -> None:
+        if self._trimming is None:
+            self._trimming = asyncio.get_running_loop().create_task(self._trim())
+
+    async def _trim(self) -> None:
+        await asyncio.sleep(self._seconds)
+        self._trimming = None
+        await asyncio.to_thread(trim)

@@ -17,6 +17,7 @@ __all__ = [
     "error",
     "failure",
     "healthy",
+    "invalid_status",
     "json_answer",
     "not_loaded",
     "not_started",
@@ -57,6 +58,11 @@ def dying() -> ModelAnswer:
     return error(
         503, "ServiceUnavailableException", "The worker processes of the model's code keep ending."
     )
+
+
+def invalid_status(status: int) -> ModelAnswer:
+    message = f"The model's code answered with the status {status}; it must be from 200 to 599."
+    return error(500, "InternalServerException", message)
 
 
 def healthy(slots: int) -> ModelAnswer:
@@ -129,8 +135,8 @@ def still_loading() -> ModelAnswer:
     return _not_begun("The model is still loading.")
 
 
-def _not_begun(why: str) -> ModelAnswer:
-    answer = error(503, "ServiceUnavailableException", why)
+def _not_begun(reason: str) -> ModelAnswer:
+    answer = error(503, "ServiceUnavailableException", reason)
     return answer._replace(headers=(("x-sagehen-not-started", "1"),))
 
 

@@ -1,6 +1,7 @@
 """State shared by client connections, with limits on requests."""
 
 import asyncio
+import math
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,9 @@ from sagehen.containers.modelserver.serving.responses import (
     not_started,
     too_much_held,
 )
+from sagehen.http1.fields import date_line
+from sagehen.http1.limits import ConnectionLimit, ConnectionLimits
+from sagehen.http1.request_head import KnownHeads
 
 __all__ = ["ModelServer"]
 
@@ -28,8 +32,17 @@ but not send it twice.
 """
 
 RECEIVE_SECONDS = 60.0
-"""Limit for receiving a request from its first byte, and again for each PIECE_BYTES."""
+"""Limit for receiving a head, and each PIECE_BYTES of a body."""
 PIECE_BYTES = 8 * 1024 * 1024
+
+LIMITS = ConnectionLimits(
+    head_bytes=64 * 1024,
+    head_seconds=RECEIVE_SECONDS,
+    # The client is a gateway, which has these limits for callers of its own.
+    stall_seconds=math.inf,
+    answer_seconds=math.inf,
+    idle_seconds=math.inf,
+)
 
 _SWEEP_SECONDS = 5.0
 _LINGER_SECONDS = 2.0
@@ -38,11 +51,10 @@ _LINGER_SECONDS = 2.0
 class Connected(Protocol):
     """A client connection, for the server."""
 
-    receiving_since: float
-    """Start of the request being received, by the server's clock; 0 between requests."""
+    def cut_off_if_overdue(self, now: float) -> None: ...
 
     def turn_away(self) -> None:
-        """Rejects a body waiting for memory."""
+        """Refuses a body that waits for memory."""
 
     def close(self) -> None:
         """Closes after sending pending output."""
@@ -64,24 +76,32 @@ class ModelServer:
         self.max_body_bytes = max_body_bytes
         self.max_answer_bytes = sys.maxsize if max_answer_bytes is None else max_answer_bytes
         self.clock = clock
+        self.limits = LIMITS
+        self.known_heads = KnownHeads()
         self.draining = False
         self.connections: set[Connected] = set()
         self._awaited = 0  # unanswered requests with waiting clients
         self._held_bytes = 0
-        self.room = ServingBodyBudget(MAX_HELD_BYTES)
+        self.body_budget = ServingBodyBudget(MAX_HELD_BYTES)
         self._settled = asyncio.Event()
         self._sweeper: asyncio.TimerHandle | None = None
+        self._look_at_clock()
+
+    def _look_at_clock(self) -> None:
+        self.now = self.clock.monotonic()
+        """as of the last sweep"""
+        self.date_line = date_line(self.clock.now())
 
     def begin(self, request: ModelRequest) -> None:
         self._awaited += 1
-        if request.stay is None:
+        if request.reservation is None:
             self._held_bytes += len(request.body)
         if self.draining:
             request.respond(not_started())
             return
-        most_held = max(MAX_HELD_BYTES, self.max_body_bytes)
-        if request.stay is None and self._held_bytes > most_held:
-            request.respond(too_much_held(most_held))
+        held = 0 if request.reservation is not None else self._held_bytes
+        if held > MAX_HELD_BYTES and held > self.max_body_bytes:
+            request.respond(too_much_held(max(MAX_HELD_BYTES, self.max_body_bytes)))
             return
         try:
             self.handle(request)
@@ -89,19 +109,26 @@ class ModelServer:
             request.respond(failure(problem))
 
     def end(self, request: ModelRequest) -> None:
-        if request.stay is None:
+        if request.reservation is None:
             self._held_bytes -= len(request.body)
         else:
-            request.stay.leave()
+            request.reservation.release()
         if not request.abandoned:
             self._awaited -= 1
-            self._settled.set()
+            if self.draining:
+                self._settled.set()
 
     def abandon(self, request: ModelRequest) -> None:
         """Marks the request: its client has disconnected."""
         request.abandoned = True
         self._awaited -= 1
         self._settled.set()
+
+    def went_idle(self, connection: Connected) -> None: ...
+
+    def went_busy(self, connection: Connected) -> None: ...
+
+    def limit_hit(self, limit: ConnectionLimit) -> None: ...
 
     def lost(self, connection: Connected) -> None:
         self.connections.discard(connection)
@@ -135,9 +162,8 @@ class ModelServer:
         await self._settled.wait()
 
     def sweep(self) -> None:
-        """Periodically drops slow senders."""
-        deadline = self.clock.monotonic() - RECEIVE_SECONDS
+        """Periodically cuts off slow senders."""
+        self._look_at_clock()
         for connection in tuple(self.connections):
-            if 0 < connection.receiving_since < deadline:
-                connection.abort()
+            connection.cut_off_if_overdue(self.now)
         self._sweeper = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self.sweep)

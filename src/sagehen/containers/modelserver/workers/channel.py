@@ -17,7 +17,7 @@ from sagehen.containers.modelserver.workers.messages import (
 
 __all__ = ["WorkerChannel"]
 
-_MOST_PIECES = 512
+_MAX_PIECES = 512
 """Pieces per system call; Linux allows 1024."""
 
 
@@ -69,8 +69,8 @@ class WorkerChannel:
             received = self._reader.receive()
         except (BlockingIOError, InterruptedError):
             return False
-        except BrokenFrame as problem:
-            self.broken = str(problem)
+        except BrokenFrame as error:
+            self.broken = str(error)
             self.close()
             return False
         except (EOFError, OSError):
@@ -85,16 +85,16 @@ class WorkerChannel:
         full = False
         try:
             while unsent and not full:
-                pieces = [unsent.popleft() for _ in range(min(len(unsent), _MOST_PIECES))]
+                pieces = [unsent.popleft() for _ in range(min(len(unsent), _MAX_PIECES))]
                 if rest := self._send(pieces):
                     unsent.extendleft(reversed(rest))
                     full = True
         except OSError:
             unsent.clear()  # the process's exit follows
         self._flushing = full
-        self._wait_for_room(full)
+        self._wait_until_writable(full)
 
-    def _wait_for_room(self, full: bool) -> None:
+    def _wait_until_writable(self, full: bool) -> None:
         if full != self._full and self._open:
             self._full = full
             if full:

@@ -73,7 +73,7 @@ class FailedMessage(_Message, tag=7):
     """Reports a failed load."""
 
     kind: str
-    """`memory`, `said` (for the user) or `raised`."""
+    """`memory`, `reported` (a message for the user) or `raised`."""
     message: str
     lines: str
     """Traceback."""
@@ -110,8 +110,8 @@ FromWorker = LoadedMessage | FailedMessage | Unloaded | Answered | Piece | Over
 
 T = TypeVar("T")
 
-LONGEST_MESSAGE = 2**24
-JOINED_BYTES = 32 * 1024
+MAX_MESSAGE_BYTES = 2**24
+MAX_JOINED_BYTES = 32 * 1024
 """Smaller bodies are joined to their message, as one piece is quicker to send."""
 _READ_BYTES = 64 * 1024
 _LARGE_READ_BYTES = 1 << 20
@@ -127,7 +127,7 @@ def frame(message: msgspec.Struct, body: bytes = b"") -> list[bytes]:
     """Raises UnicodeEncodeError for lone surrogates."""
     encoded = _encode(message)
     lengths = _LENGTHS.pack(len(encoded), len(body))
-    if len(body) <= JOINED_BYTES:
+    if len(body) <= MAX_JOINED_BYTES:
         return [lengths + encoded + body]
     return [lengths + encoded, body]
 
@@ -138,7 +138,7 @@ class FrameReader(Generic[T]):
     def __init__(self, source: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._source = source
         self._decode = decoder.decode
-        self._begun = b""  # incomplete short frame; for long ones:
+        self._partial = b""  # incomplete short frame; for long ones:
         self._message: T | None = None
         self._pieces: list[bytes] = []
         self._missing = 0
@@ -153,19 +153,19 @@ class FrameReader(Generic[T]):
         data = self._source.recv(_READ_BYTES)
         if not data:
             raise EOFError
-        return list(self._parse(self._begun + data if self._begun else data))
+        return list(self._parse(self._partial + data if self._partial else data))
 
     def _parse(self, data: bytes) -> Iterator[tuple[T, bytes]]:
         at, available = 0, len(data)
         while available - at >= _LENGTHS.size:
             length, body_length = _LENGTHS.unpack_from(data, at)
-            if length > LONGEST_MESSAGE:
+            if length > MAX_MESSAGE_BYTES:
                 raise BrokenFrame(f"a message of {length} bytes")
             start = at + _LENGTHS.size
             body = start + length
             end = body + body_length
             if end > available:
-                if body_length > JOINED_BYTES and body <= available:
+                if body_length > MAX_JOINED_BYTES and body <= available:
                     self._message = self._decoded(data[start:body])
                     self._pieces = [data[body:]]
                     self._missing = end - available
@@ -173,7 +173,7 @@ class FrameReader(Generic[T]):
                 break
             yield self._decoded(data[start:body]), data[body:end]
             at = end
-        self._begun = data[at:]
+        self._partial = data[at:]
 
     def _receive_long(self, message: T) -> list[tuple[T, bytes]]:
         piece = self._source.recv(min(self._missing, _LARGE_READ_BYTES))
@@ -190,5 +190,5 @@ class FrameReader(Generic[T]):
     def _decoded(self, message: bytes) -> T:
         try:
             return self._decode(message)
-        except msgspec.MsgspecError as problem:
-            raise BrokenFrame(str(problem)) from problem
+        except msgspec.MsgspecError as error:
+            raise BrokenFrame(str(error)) from error

@@ -9,35 +9,36 @@ from uuid import uuid4
 
 from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.base.retry import Backoff
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.workers.dispatcher import WorkerDispatcher
 from sagehen.containers.modelserver.workers.process import Worker, WorkerDied
 from sagehen.containers.modelserver.workers.worker_queue import WorkerQueue
 
-__all__ = ["Hosted", "WorkerPool"]
+__all__ = ["HostedModel", "WorkerPool"]
 
 FIRST_DELAY_SECONDS = 0.1
-LONGEST_DELAY_SECONDS = 5.0
+MAX_DELAY_SECONDS = 5.0
 STEADY_SECONDS = 10.0
 """A process that lived this long restarts with the shortest delay."""
-MOST_DEATHS = 5
+MAX_DEATHS = 5
 """Deaths in a row, without an answer, until the pool is stuck."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
-class Hosted:
+class HostedModel:
     """A model in the workers."""
 
     number: int
     folder: str
-    caller: WorkerDispatcher
+    dispatcher: WorkerDispatcher
     on_lost: Callable[[], None] | None
     """Called when no worker has the model; if None, new workers load it again."""
-    whole: bool = False
+    loaded: bool = False
     """Loaded by all workers, so new ones load it too."""
-    given_up: bool = False
+    aborted: bool = False
     """Unwanted, however its load ends."""
 
 
@@ -49,53 +50,57 @@ class WorkerPool:
         self._python = python
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._models: dict[int, Hosted] = {}
+        self._models: dict[int, HostedModel] = {}
         self._numbers = 0
         self._deaths = 0
         count = environment.workers
-        self._places: list[asyncio.Future[Worker]] = [self._awaited() for _ in range(count)]
+        self._workers: list[asyncio.Future[Worker]] = [self._new_slot() for _ in range(count)]
         self._watches = [asyncio.create_task(self._keep_running(at)) for at in range(count)]
 
     @property
     def stuck(self) -> bool:
-        if self._deaths < MOST_DEATHS:
+        if self._deaths < MAX_DEATHS:
             return False
         steady_since = self._clock.monotonic() - STEADY_SECONDS
-        return not any(each.proved or each.since <= steady_since for each in self._running())
+        return not any(
+            worker.has_answered or worker.since <= steady_since for worker in self._running()
+        )
 
     @property
     def empty(self) -> bool:
         return not self._models
 
     async def load(
-        self, folder: str, caller: WorkerDispatcher, on_lost: Callable[[], None] | None
-    ) -> Hosted:
+        self, folder: str, dispatcher: WorkerDispatcher, on_lost: Callable[[], None] | None
+    ) -> HostedModel:
         """Raises what `Worker.load` raises; Unavailable if no process starts."""
         self._numbers += 1
-        model = self._models[self._numbers] = Hosted(self._numbers, folder, caller, on_lost)
-        loads = [self._load_at(at, model) for at in range(len(self._places))]
+        model = self._models[self._numbers] = HostedModel(
+            self._numbers, folder, dispatcher, on_lost
+        )
+        loads = [self._load_at(at, model) for at in range(len(self._workers))]
         results = await asyncio.gather(*loads, return_exceptions=True)
-        for problem in results:
-            if isinstance(problem, BaseException):
+        for error in results:
+            if isinstance(error, BaseException):
                 await self.unload(model)
-                raise problem
+                raise error
         if model.number not in self._models:
             raise WorkerDied("The worker process of the model's code ended after it had loaded.")
-        model.whole = True
+        model.loaded = True
         return model
 
-    async def unload(self, model: Hosted) -> None:
+    async def unload(self, model: HostedModel) -> None:
         """Requires a drained model; returns when no worker has it."""
         self._models.pop(model.number, None)
         unloads = [self._unload(worker, model) for worker in self._running()]
         await asyncio.gather(*unloads, return_exceptions=True)
 
-    def give_up(self, folder: str) -> None:
+    def abort_load(self, folder: str) -> None:
         """Ends the workers that hang in loading, with all their models."""
-        for model in [one for one in self._models.values() if one.folder == folder]:
-            model.given_up = True
+        for model in [hosted for hosted in self._models.values() if hosted.folder == folder]:
+            model.aborted = True
             for worker in self._running():
-                if worker.is_asked_of(model.number):
+                if worker.is_waiting_for(model.number):
                     worker.end("was ended: a model was not loaded in time")
 
     async def close(self) -> None:
@@ -107,105 +112,105 @@ class WorkerPool:
             worker.kill()
         await asyncio.gather(*(worker.ended for worker in workers))
 
-    def _awaited(self) -> "asyncio.Future[Worker]":
+    def _new_slot(self) -> "asyncio.Future[Worker]":
         return self._loop.create_future()
 
     def _running(self) -> list[Worker]:
-        return [place.result() for place in self._places if place.done()]
+        return [slot.result() for slot in self._workers if slot.done()]
 
-    async def _load_at(self, at: int, model: Hosted) -> None:
-        worker = await self._running_at(at)
+    async def _load_at(self, at: int, model: HostedModel) -> None:
+        worker = await self._worker_at(at)
         try:
             await self._load(worker, model)
         except WorkerDied:
-            if model.given_up or not worker.had_more_to_do:
+            if model.aborted or not worker.had_more_to_do:
                 raise
             # Another model's code may have ended the worker.
-            await self._load(await self._running_at(at), model)
+            await self._load(await self._worker_at(at), model)
 
-    async def _running_at(self, at: int) -> Worker:
-        while (worker := await asyncio.shield(self._places[at])).has_ended:
+    async def _worker_at(self, at: int) -> Worker:
+        while (worker := await asyncio.shield(self._workers[at])).has_ended:
             await asyncio.shield(worker.ended)
             await asyncio.sleep(0)  # _keep_running replaces it
         return worker
 
-    async def _load(self, worker: Worker, model: Hosted) -> None:
+    async def _load(self, worker: Worker, model: HostedModel) -> None:
         await worker.load(model.number, model.folder)
         if worker.has_ended:
             raise WorkerDied("The worker process of the model's code ended after it had loaded.")
         timeout = self._environment.timeout_seconds
-        lane = WorkerQueue(model.number, worker, timeout, model.caller)
-        worker.lanes[model.number] = lane
-        model.caller.add(lane)
-        worker.proved |= model.on_lost is not None  # one of many models, so not at fault
+        queue = WorkerQueue(model.number, worker, timeout, model.dispatcher)
+        worker.queues[model.number] = queue
+        model.dispatcher.add(queue)
+        worker.has_answered |= model.on_lost is not None  # one of many models, so not at fault
         if model.number not in self._models:  # unloaded meanwhile
             await self._unload(worker, model)
 
-    async def _unload(self, worker: Worker, model: Hosted) -> None:
-        lane = worker.lanes.pop(model.number, None)
-        if lane is not None:
-            lane.close()
-            model.caller.remove(lane)
+    async def _unload(self, worker: Worker, model: HostedModel) -> None:
+        queue = worker.queues.pop(model.number, None)
+        if queue is not None:
+            queue.close()
+            model.dispatcher.remove(queue)
             await worker.unload(model.number)
 
     async def _keep_running(self, at: int) -> None:
-        delay = FIRST_DELAY_SECONDS
+        backoff = Backoff(FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS)
         while True:
             started = self._clock.monotonic()
-            how = await self._run_once(at)
+            ending = await self._run_once(at)
             if self._clock.monotonic() - started >= STEADY_SECONDS:
-                delay = FIRST_DELAY_SECONDS
-            log.warning("A worker process %s; another is started in %.1f s.", how, delay)
+                backoff.reset()
+            delay = backoff.next_seconds()
+            log.warning("A worker process %s; another is started in %.1f s.", ending, delay)
             await self._clock.sleep(delay)
-            delay = min(delay * 2, LONGEST_DELAY_SECONDS)
 
     async def _run_once(self, at: int) -> str:
         """Returns how the process ended."""
         try:
             worker = self._start()
-        except OSError as problem:
+        except OSError as error:
             self._deaths += 1
-            self._refuse_waiting(at, problem)
-            return f"cannot be started: {problem}"
-        known = [model for model in self._models.values() if model.whole]
-        self._places[at].set_result(worker)
-        loading = asyncio.create_task(self._load_again(worker, known))
+            self._fail_waiting(at, error)
+            return f"cannot be started: {error}"
+        models = [model for model in self._models.values() if model.loaded]
+        self._workers[at].set_result(worker)
+        loading = asyncio.create_task(self._reload(worker, models))
         try:
-            how = await asyncio.shield(worker.ended)
+            ending = await asyncio.shield(worker.ended)
         finally:
             loading.cancel()
-        self._places[at] = self._awaited()
-        self._deaths = 1 if worker.proved else self._deaths + 1
-        self._lose(worker, how)
-        return how
+        self._workers[at] = self._new_slot()
+        self._deaths = 1 if worker.has_answered else self._deaths + 1
+        self._handle_loss(worker, ending)
+        return ending
 
     def _start(self) -> Worker:
-        given = self._environment.variables
-        variables = {**os.environ, **given, **self._environment.thread_variables}
+        settings = self._environment
+        variables = {**os.environ, **settings.variables, **settings.thread_variables}
         return Worker(self._python, variables, uuid4().hex, self._clock.monotonic())
 
-    def _refuse_waiting(self, at: int, problem: OSError) -> None:
-        place = self._places[at]
-        place.set_exception(Unavailable(f"No worker process can be started: {problem}"))
-        place.exception()  # in case nothing awaits it
-        self._places[at] = self._awaited()
+    def _fail_waiting(self, at: int, error: OSError) -> None:
+        slot = self._workers[at]
+        slot.set_exception(Unavailable(f"No worker process can be started: {error}"))
+        slot.exception()  # in case nothing awaits it
+        self._workers[at] = self._new_slot()
 
-    async def _load_again(self, worker: Worker, models: list[Hosted]) -> None:
+    async def _reload(self, worker: Worker, models: list[HostedModel]) -> None:
         for model in models:
             try:
                 await self._load(worker, model)
-            except (SagehenError, MemoryError) as problem:
-                log.warning("A model could not be loaded again.\n%s", problem)
+            except (SagehenError, MemoryError) as error:
+                log.warning("A model could not be loaded again.\n%s", error)
                 if model.on_lost is None:  # the worker's only model
                     worker.kill()
 
-    def _lose(self, worker: Worker, how: str) -> None:
-        for number, lane in worker.lanes.items():
+    def _handle_loss(self, worker: Worker, ending: str) -> None:
+        for number, queue in worker.queues.items():
             model = self._models.get(number)
-            unbegun = lane.lost(how)
+            unstarted = queue.lost(ending)
             if model is None:
                 continue
-            model.caller.remove(lane, unbegun)
-            if model.caller.lanes == 0 and model.on_lost is not None:
+            model.dispatcher.remove(queue, unstarted)
+            if model.dispatcher.worker_count == 0 and model.on_lost is not None:
                 del self._models[number]
                 model.on_lost()

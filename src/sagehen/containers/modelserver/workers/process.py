@@ -50,23 +50,23 @@ class Worker:
         """How the process ended, to follow "The process"; set once its descendants are gone too."""
         self.had_more_to_do = False
         """Several calls or loads were active at its end: the culprit is unknown."""
-        self.proved = False
+        self.has_answered = False
         """The worker has answered a call."""
-        self.lanes: dict[int, WorkerQueue] = {}
+        self.queues: dict[int, WorkerQueue] = {}
         self.since = since
         self._mark = mark
-        self._asked: dict[int, asyncio.Future[FromWorker]] = {}
-        self._ending: str | None = None
-        self._how: str | None = None
+        self._pending: dict[int, asyncio.Future[FromWorker]] = {}
+        self._reason: str | None = None
+        self._ending_text: str | None = None
         self._killing: asyncio.TimerHandle | None = None
-        ours, theirs = socket.socketpair()
-        with theirs:
+        own_end, worker_end = socket.socketpair()
+        with worker_end:
             try:
-                self._process = _start(python, {**variables, MARK: mark}, theirs)
+                self._process = _start(python, {**variables, MARK: mark}, worker_end)
             except OSError:
-                ours.close()
+                own_end.close()
                 raise
-        self._channel = WorkerChannel(ours, self._take)
+        self._channel = WorkerChannel(own_end, self._receive)
         self._descriptor = os.pidfd_open(self._process.pid)
         loop.add_reader(self._descriptor, self._see_end)
 
@@ -77,29 +77,29 @@ class Worker:
     @property
     def has_ended(self) -> bool:
         """Whether the process died; its descendants may still run."""
-        return self._how is not None
+        return self._ending_text is not None
 
-    def is_asked_of(self, model: int) -> bool:
+    def is_waiting_for(self, model: int) -> bool:
         """Whether a load or unload is pending."""
-        return model in self._asked
+        return model in self._pending
 
     def send(self, message: ToWorker, body: bytes = b"") -> None:
         self._channel.send(message, body)
 
     async def load(self, model: int, folder: str) -> None:
         """Raises WorkerDied, or the code's MemoryError, RaisedElsewhere or SagehenError."""
-        said = await self._ask(Load(model, folder))
-        if isinstance(said, FailedMessage):
-            raise _problem(said)
+        reply = await self._request(Load(model, folder))
+        if isinstance(reply, FailedMessage):
+            raise _load_error(reply)
 
     async def unload(self, model: int) -> None:
         """Unloads a drained model. Raises WorkerDied."""
-        await self._ask(Unload(model))
+        await self._request(Unload(model))
 
-    def end(self, why: str) -> None:
-        """Logs the process's stack, then ends it. `why` replaces its exit status."""
-        if self._ending is None and not self.has_ended:
-            self._ending = why
+    def end(self, reason: str) -> None:
+        """Logs the process's stack, then ends it. `reason` replaces its exit status."""
+        if self._reason is None and not self.has_ended:
+            self._reason = reason
             self._signal(signal.SIGABRT)
             loop = asyncio.get_running_loop()
             self._killing = loop.call_later(ABORT_SECONDS, self._signal, signal.SIGKILL)
@@ -112,30 +112,30 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    async def _ask(self, message: Load | Unload) -> FromWorker:
+    async def _request(self, message: Load | Unload) -> FromWorker:
         if self.has_ended:
-            raise WorkerDied(f"The worker process of the model's code {self._how}.")
+            raise WorkerDied(f"The worker process of the model's code {self._ending_text}.")
         reply: asyncio.Future[FromWorker] = asyncio.get_running_loop().create_future()
-        self._asked[message.model] = reply
+        self._pending[message.model] = reply
         self.send(message)
         try:
             return await reply
         finally:
-            del self._asked[message.model]
+            del self._pending[message.model]
 
-    def _take(self, message: FromWorker, body: bytes) -> None:
-        lane = self.lanes.get(message.model)
+    def _receive(self, message: FromWorker, body: bytes) -> None:
+        queue = self.queues.get(message.model)
         if isinstance(message, Answered):
-            self.proved = True
-            if lane is not None and lane.calls:
-                lane.answered(message, body)
+            self.has_answered = True
+            if queue is not None and queue.calls:
+                queue.answered(message, body)
         elif isinstance(message, Piece):
-            if lane is not None:
-                lane.add_piece(body)
+            if queue is not None:
+                queue.add_piece(body)
         elif isinstance(message, Over):
-            if lane is not None:
-                lane.end_stream(message.whole)
-        elif (reply := self._asked.get(message.model)) is not None and not reply.done():
+            if queue is not None:
+                queue.end_stream(message.whole)
+        elif (reply := self._pending.get(message.model)) is not None and not reply.done():
             assert isinstance(message, LoadedMessage | FailedMessage | Unloaded)
             reply.set_result(message)
 
@@ -147,49 +147,51 @@ class Worker:
         if self._killing is not None:
             self._killing.cancel()
         self._channel.drain()
-        how = self._ending or _said(status)
+        ending = self._reason or _describe_status(status)
         if self._channel.broken is not None:
-            how = f"wrote what is no message to the server ({self._channel.broken}), and {how}"
-        self._how = how
-        busy = sum(1 for lane in self.lanes.values() if lane.calls)
-        self.had_more_to_do = busy + len(self._asked) > 1
-        for lane in self.lanes.values():
-            lane.stop()
-        for reply in self._asked.values():
+            ending = (
+                f"wrote what is no message to the server ({self._channel.broken}), and {ending}"
+            )
+        self._ending_text = ending
+        busy = sum(1 for queue in self.queues.values() if queue.calls)
+        self.had_more_to_do = busy + len(self._pending) > 1
+        for queue in self.queues.values():
+            queue.stop()
+        for reply in self._pending.values():
             if not reply.done():
                 reply.set_exception(
-                    WorkerDied(f"The worker process of the model's code {how} while it loaded.")
+                    WorkerDied(f"The worker process of the model's code {ending} while it loaded.")
                 )
         swept = loop.run_in_executor(None, end_leftovers, self._mark)
-        swept.add_done_callback(lambda _: self.ended.set_result(how))
+        swept.add_done_callback(lambda _: self.ended.set_result(ending))
 
 
 def _start(
-    python: str, variables: Mapping[str, str], theirs: socket.socket
+    python: str, variables: Mapping[str, str], worker_end: socket.socket
 ) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(
         [
             python,
             "-m",
             "sagehen.containers.modelserver.worker",
-            str(theirs.fileno()),
+            str(worker_end.fileno()),
             str(os.getpid()),
         ],
         stdin=subprocess.DEVNULL,
         env=variables,
-        pass_fds=(theirs.fileno(),),
+        pass_fds=(worker_end.fileno(),),
     )
 
 
-def _problem(said: FailedMessage) -> Exception:
-    if said.kind == "memory":
-        return MemoryError(said.message)
-    if said.kind == "said":
-        return SagehenError(said.message)
-    return RaisedElsewhere(said.message, said.lines)
+def _load_error(message: FailedMessage) -> Exception:
+    if message.kind == "memory":
+        return MemoryError(message.message)
+    if message.kind == "reported":
+        return SagehenError(message.message)
+    return RaisedElsewhere(message.message, message.lines)
 
 
-def _said(status: int) -> str:
+def _describe_status(status: int) -> str:
     if status >= 0:
         return f"ended with exit status {status}"
     name = signal.Signals(-status).name

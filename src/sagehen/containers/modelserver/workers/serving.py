@@ -49,12 +49,17 @@ __all__ = ["Inbox", "Outlet", "QueueInbox", "Serving", "SocketInbox"]
 
 log = logging.getLogger(__name__)
 
-Order = tuple[ToWorker, bytes]
+Received = tuple[ToWorker, bytes]
 
 
 class Inbox(Protocol):
-    def take(self, wait: bool = True) -> Order | None:
-        """Returns None if nothing has arrived and `wait` is false."""
+    """Messages from the server."""
+
+    def take(self) -> Received:
+        """Waits for a message."""
+
+    def poll(self) -> Received | None:
+        """Returns None if no message has arrived."""
 
 
 class SocketInbox:
@@ -62,31 +67,40 @@ class SocketInbox:
 
     def __init__(self, source: socket.socket) -> None:
         self._reader: FrameReader[ToWorker] = FrameReader(source, msgspec.msgpack.Decoder(ToWorker))
-        self._ready: deque[Order] = deque()
+        self._ready: deque[Received] = deque()
         self._poll = select.poll()
         self._poll.register(source, select.POLLIN)
 
-    def take(self, wait: bool = True) -> Order | None:
+    def take(self) -> Received:
         while not self._ready:
-            if not wait and not self._poll.poll(0):
-                return None
-            try:
-                self._ready += self._reader.receive()
-            except (EOFError, OSError, BrokenFrame):
-                os._exit(0)
+            self._receive()
         return self._ready.popleft()
+
+    def poll(self) -> Received | None:
+        while not self._ready:
+            if not self._poll.poll(0):
+                return None
+            self._receive()
+        return self._ready.popleft()
+
+    def _receive(self) -> None:
+        try:
+            self._ready += self._reader.receive()
+        except (EOFError, OSError, BrokenFrame):
+            os._exit(0)
 
 
 class QueueInbox:
     """An inbox that another thread fills."""
 
     def __init__(self) -> None:
-        self._ready: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._ready: queue.SimpleQueue[Received] = queue.SimpleQueue()
         self.put = self._ready.put
+        self.take = self._ready.get
 
-    def take(self, wait: bool = True) -> Order | None:
+    def poll(self) -> Received | None:
         try:
-            return self._ready.get(wait)
+            return self._ready.get_nowait()
         except queue.Empty:
             return None
 
@@ -113,16 +127,17 @@ class Serving:
         self._adapter = adapter
         self._inbox = inbox
         self._outlet = outlet
-        self._later: deque[Order] = deque()
-        self._ahead = 0
+        self._deferred: deque[Received] = deque()
+        self._unacknowledged = 0
 
     def run(self, load: Load) -> None:
         """Returns when the model is unloaded or did not load."""
         try:
             model = self._adapter.load(Path(load.folder))
-            assert not isinstance(model, BatchModel)
-        except BaseException as problem:
-            self._outlet.send(_failed(load.model, problem))
+            if isinstance(model, BatchModel):
+                raise TypeError("The adapter's needs_worker is True for a model that batches.")
+        except BaseException as error:
+            self._outlet.send(_failed(load.model, error))
             return
         self._outlet.send(LoadedMessage(load.model))
         self._serve(model)
@@ -133,9 +148,8 @@ class Serving:
 
     def _serve(self, model: CallModel) -> None:
         while True:
-            order = self._later.popleft() if self._later else self._inbox.take()
-            assert order is not None
-            message, body = order
+            received = self._deferred.popleft() if self._deferred else self._inbox.take()
+            message, body = received
             if type(message) is CallMessage:
                 self._answer(model, message, body)
             elif not isinstance(message, Taken | Abandon):  # stream already over
@@ -144,18 +158,20 @@ class Serving:
     def _answer(self, model: CallModel, call: CallMessage, body: bytes) -> None:
         start = time.perf_counter()
         try:
-            answer = model.call(ModelRequest("POST", "/invocations", call.headers, body, _unheard))
-        except BaseException as problem:  # perhaps sys.exit()
-            answer = failure(problem)
+            answer = model.call(
+                ModelRequest("POST", "/invocations", call.headers, body, _ignore_answer)
+            )
+        except BaseException as error:  # perhaps sys.exit()
+            answer = failure(error)
         seconds = time.perf_counter() - start
         try:
             self._send(call.model, answer, seconds)
-        except (ValueError, TypeError) as problem:
+        except (ValueError, TypeError) as error:
             # Invalid status or header from user code.
-            answer = failure(problem)
+            answer = failure(error)
             self._send(call.model, answer, seconds)
         if answer.rest is not None:
-            self._make_pieces(call, answer.rest, len(answer.body))
+            self._send_pieces(call, answer.rest, len(answer.body))
 
     def _send(self, model: int, answer: ModelAnswer, seconds: float) -> None:
         headers = tuple((str(name), str(value)) for name, value in answer.headers)
@@ -165,53 +181,60 @@ class Serving:
             answer.body,
         )
 
-    def _make_pieces(self, call: CallMessage, rest: Generator[bytes], ahead: int) -> None:
-        self._ahead = ahead
-        whole = False
+    def _send_pieces(self, call: CallMessage, rest: Generator[bytes], ahead: int) -> None:
+        self._unacknowledged = ahead
+        complete = False
         try:
             with closing(rest):
-                whole = self._is_wanted(call) and all(self._put(call, piece) for piece in rest)
+                complete = self._may_continue(call) and all(
+                    self._send_piece(call, piece) for piece in rest
+                )
         except BaseException:  # perhaps sys.exit()
             log.exception("The model's code raised in the middle of its answer, which is cut off.")
-        self._outlet.send(Over(call.model, whole))
+        self._outlet.send(Over(call.model, complete))
 
-    def _put(self, call: CallMessage, piece: bytes) -> bool:
+    def _send_piece(self, call: CallMessage, piece: bytes) -> bool:
         self._outlet.send(Piece(call.model), piece)
-        self._ahead += len(piece)
-        return self._is_wanted(call)
+        self._unacknowledged += len(piece)
+        return self._may_continue(call)
 
-    def _is_wanted(self, call: CallMessage) -> bool:
-        """Waits for room to send; returns whether to send more."""
-        while (order := self._inbox.take(wait=self._ahead >= AHEAD_BYTES)) is not None:
-            message = order[0]
+    def _may_continue(self, call: CallMessage) -> bool:
+        """Waits until the client has taken enough; returns whether to send more."""
+        while (received := self._next_message()) is not None:
+            message = received[0]
             if isinstance(message, Taken | Abandon):
                 if message.number != call.number:
                     continue
                 if isinstance(message, Abandon):
                     return False
-                self._ahead -= message.count
+                self._unacknowledged -= message.count
             else:
-                self._later.append(order)
+                self._deferred.append(received)
         return True
 
+    def _next_message(self) -> Received | None:
+        if self._unacknowledged >= AHEAD_BYTES:
+            return self._inbox.take()
+        return self._inbox.poll()
 
-def _failed(model: int, problem: BaseException) -> FailedMessage:
-    if isinstance(problem, SystemExit):
-        end = RuntimeError(f"The model's code called sys.exit({problem.code!r}).")
-        end.__cause__ = problem
-        problem = end
+
+def _failed(model: int, error: BaseException) -> FailedMessage:
+    if isinstance(error, SystemExit):
+        end = RuntimeError(f"The model's code called sys.exit({error.code!r}).")
+        end.__cause__ = error
+        error = end
     kind = "raised"
-    if isinstance(problem, MemoryError):
+    if isinstance(error, MemoryError):
         kind = "memory"
-    elif isinstance(problem, SagehenError):
-        kind = "said"
-    return FailedMessage(model, kind, _text(str(problem)), _text(user_traceback(problem)))
+    elif isinstance(error, SagehenError):
+        kind = "reported"
+    return FailedMessage(model, kind, _encodable(str(error)), _encodable(user_traceback(error)))
 
 
-def _text(text: str) -> str:
+def _encodable(text: str) -> str:
     """Replaces lone surrogates, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 
-def _unheard(request: ModelRequest) -> None:
+def _ignore_answer(request: ModelRequest) -> None:
     """Answers go back as messages."""

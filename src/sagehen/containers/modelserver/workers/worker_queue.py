@@ -10,7 +10,7 @@ from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
-from sagehen.containers.modelserver.serving.responses import timed_out, worker_died
+from sagehen.containers.modelserver.serving.responses import invalid_status, timed_out, worker_died
 from sagehen.containers.modelserver.serving.streaming import AnswerStream
 from sagehen.containers.modelserver.workers.messages import (
     Abandon,
@@ -20,25 +20,25 @@ from sagehen.containers.modelserver.workers.messages import (
     ToWorker,
 )
 
-__all__ = ["SESSION", "Affinity", "WorkerQueue"]
+__all__ = ["SESSION", "SessionAffinity", "WorkerQueue"]
 
 T = TypeVar("T")
 
 SESSION = b"x-amzn-sagemaker-session-id"
-MOST_SESSIONS = 10_000
+MAX_SESSIONS = 10_000
 """The least recently used are forgotten."""
 
 _NEW = b"NEW_SESSION"
-_BEGUN, _CLOSED = SESSION.decode(), "x-amzn-sagemaker-closed-session-id"
+_OPENED, _CLOSED = SESSION.decode(), "x-amzn-sagemaker-closed-session-id"
 
 
-class Affinity(Generic[T]):
+class SessionAffinity(Generic[T]):
     def __init__(self) -> None:
         self._holders: OrderedDict[str, T] = OrderedDict()
 
-    def holder(self, asked: Mapping[bytes, bytes]) -> T | None:
+    def holder(self, headers: Mapping[bytes, bytes]) -> T | None:
         """Returns the session's worker, if any."""
-        if (session := asked.get(SESSION)) is None or session == _NEW:
+        if (session := headers.get(SESSION)) is None or session == _NEW:
             return None
         name = session.decode("latin-1")
         holder = self._holders.get(name)
@@ -46,32 +46,32 @@ class Affinity(Generic[T]):
             self._holders.move_to_end(name)
         return holder
 
-    def learn(self, holder: T, answered: Iterable[tuple[str, str]]) -> None:
+    def learn(self, holder: T, headers: Iterable[tuple[str, str]]) -> None:
         """Reads from an answer's headers that a session began or ended."""
-        for header, value in answered:
+        for header, value in headers:
             name = value.partition(";")[0].strip()
-            if header.lower() == _BEGUN:
+            if header.lower() == _OPENED:
                 self._holders[name] = holder
-                if len(self._holders) > MOST_SESSIONS:
+                if len(self._holders) > MAX_SESSIONS:
                     self._holders.popitem(last=False)
             elif header.lower() == _CLOSED:
                 self._holders.pop(name, None)
 
     def forget(self, holder: T) -> None:
-        for name in [name for name, each in self._holders.items() if each is holder]:
+        for name in [name for name, other in self._holders.items() if other is holder]:
             del self._holders[name]
 
 
 class _Worker(Protocol):
     def send(self, message: ToWorker, body: bytes = b"") -> None: ...
 
-    def end(self, why: str) -> None: ...
+    def end(self, reason: str) -> None: ...
 
 
-class _Caller(Protocol):
+class _Dispatcher(Protocol):
     def answered(self, seconds: float) -> None: ...
 
-    def learn_session(self, lane: "WorkerQueue", headers: tuple[tuple[str, str], ...]) -> None: ...
+    def learn_session(self, queue: "WorkerQueue", headers: tuple[tuple[str, str], ...]) -> None: ...
 
 
 class WorkerQueue:
@@ -86,13 +86,13 @@ class WorkerQueue:
         model: int,
         worker: _Worker,
         timeout_seconds: float,
-        caller: _Caller,
+        dispatcher: _Dispatcher,
     ) -> None:
         self.calls: deque[ModelRequest] = deque()
         self._model = model
         self._worker = worker
         self._timeout_seconds = timeout_seconds
-        self._caller = caller
+        self._dispatcher = dispatcher
         self._loop = asyncio.get_running_loop()
         self._first = 0  # number of calls[0]
         self._since: float | None = None  # start of the timeout
@@ -108,17 +108,21 @@ class WorkerQueue:
         self.calls.append(request)
         self._worker.send(CallMessage(self._model, number, request.headers), request.body)
 
-    def answered(self, said: Answered, body: bytes) -> None:
+    def answered(self, message: Answered, body: bytes) -> None:
         request = self.calls[0]
         if SESSION in request.headers:
-            self._caller.learn_session(self, said.headers)
-        answer = ModelAnswer(said.status, body, said.content_type, said.headers, said.close)
-        if not said.more:
-            self._over(request, answer, said.seconds)
+            self._dispatcher.learn_session(self, message.headers)
+        # Clients take what follows an interim answer for the answer, perhaps to their next request.
+        is_final = 200 <= message.status < 600
+        status = message.status if is_final else 500
+        answer = ModelAnswer(status, body, message.content_type, message.headers, message.close)
+        if not message.more:
+            answer = answer if is_final else invalid_status(message.status)
+            self._over(request, answer, message.seconds)
             return
         # The client sets the pace of further pieces.
         self._since = None
-        self._seconds = said.seconds
+        self._seconds = message.seconds
         number = self._first
         self._stream = AnswerStream(
             body,
@@ -141,16 +145,16 @@ class WorkerQueue:
         """The worker died: later requests cannot have begun."""
         self._ended_idle = not self.calls
 
-    def lost(self, how: str) -> list[ModelRequest]:
+    def lost(self, ending: str) -> list[ModelRequest]:
         """Returns requests that have not begun."""
         self.close()
         if self._stream is not None:
             self._stream.end(whole=False)
         if self.calls and not self._ended_idle:
-            self.calls.popleft().respond(worker_died(how))
-        unbegun = list(self.calls)
+            self.calls.popleft().respond(worker_died(ending))
+        unstarted = list(self.calls)
         self.calls.clear()
-        return unbegun
+        return unstarted
 
     def close(self) -> None:
         if self._timer is not None:
@@ -164,7 +168,7 @@ class WorkerQueue:
             self._watch()
         if answer is not None:
             request.respond(answer)
-        self._caller.answered(seconds)
+        self._dispatcher.answered(seconds)
 
     def _abandon(self, number: int) -> None:
         self._worker.send(Abandon(self._model, number))
@@ -180,9 +184,9 @@ class WorkerQueue:
         self._timer = None
         if self._since is None:
             return
-        left = self._since + self._timeout_seconds - self._loop.time()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._check)
+        remaining = self._since + self._timeout_seconds - self._loop.time()
+        if remaining > 0:
+            self._timer = self._loop.call_later(remaining, self._check)
             return
         self._since = None
         self.calls[0].respond(timed_out(self._timeout_seconds))

@@ -3,7 +3,6 @@ import pickle
 import sys
 
 import joblib
-import lightgbm
 import numpy as np
 import pytest
 
@@ -11,6 +10,7 @@ from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.lightgbm import adapter
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
 from sagehen.containers.modelserver.contract import ModelRequest
+from support.frameworks import lightgbm
 
 QUIET = {"verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}
 
@@ -145,7 +145,7 @@ def test_a_file_that_is_cut_off_does_not_take_the_process_with_it(load_as, train
     whole = path.read_text()
     for part in ("", "no model", whole[:400], whole[: whole.index("end of trees")]):
         path.write_text(part)
-        with pytest.raises(ModelFileError, match="is no LightGBM model, or is cut off"):
+        with pytest.raises(ModelFileError, match="is not a LightGBM model, or is cut off"):
             load_as("lightgbm")
 
 
@@ -153,7 +153,7 @@ def test_a_file_that_is_cut_off_does_not_take_the_process_with_it(load_as, train
     ("name", "content", "message"),
     [
         ("model.pkl", b"\x80\x04cut", "cannot be loaded: UnpicklingError"),
-        ("model.pkl", pickle.dumps([1]), "is a list, and no LightGBM model"),
+        ("model.pkl", pickle.dumps([1]), "is a list, not a LightGBM model"),
         ("other", b"", "needs model.txt, model.pkl or model.joblib; at its top there is other"),
     ],
 )

@@ -156,8 +156,9 @@ class SkippingLoop(asyncio.SelectorEventLoop):
     def __init__(self):
         super().__init__()
         self._seconds = 0.0
-        wait = self._selector.select
-        self._selector.select = lambda timeout=None: self._skip(wait, timeout)
+        selector = vars(self)["_selector"]
+        wait = selector.select
+        selector.select = lambda timeout=None: self._skip(wait, timeout)
 
     def _skip(self, wait, timeout):
         self._seconds += timeout or 0.0

@@ -4,7 +4,7 @@ import pytest
 
 from sagehen.containers.modelserver.serving.batch_limits import (
     CALLS_NEEDED,
-    MOST_READY,
+    MAX_READY,
     CallTimes,
 )
 
@@ -17,7 +17,7 @@ def after(*seconds):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "ready"), [(0.0001, MOST_READY), (0.001, 4), (0.002, 2), (0.003, 1), (1.0, 1)]
+    ("seconds", "ready"), [(0.0001, MAX_READY), (0.001, 4), (0.002, 2), (0.003, 1), (1.0, 1)]
 )
 def test_quick_calls_have_more_at_hand(seconds, ready):
     assert after(*[seconds] * 2000).ready == ready

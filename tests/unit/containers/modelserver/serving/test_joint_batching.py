@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.unit.containers.modelserver.serving.test_batching import Ticks, Upper, Words, request
 
 from sagehen.base.clock import SYSTEM
 from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
@@ -15,6 +14,7 @@ from sagehen.containers.modelserver.serving.joint_batching import (
     MAX_JOINT_BYTES,
     JointBatching,
 )
+from unit.containers.modelserver.serving.test_batching import Ticks, Upper, Words, request
 
 
 class Named(Upper):

@@ -1,10 +1,13 @@
 """What the loader tells of a model beside loading it."""
 
+import asyncio
 import logging
+import threading
 
 import pytest
 
-from sagehen.containers.modelserver.serving.loading import Loader
+from sagehen.containers.modelserver.serving import loading
+from sagehen.containers.modelserver.serving.loading import HeapTrimmer, Loader
 
 
 class NoModel:
@@ -29,3 +32,27 @@ async def test_a_script_that_is_not_run_is_named_in_the_log(base_dir, environmen
     finally:
         await loader.close()
     assert ("inference.py at the top of the archive is not run" in caplog.text) is told
+
+
+async def test_memory_is_trimmed_once_for_all_models_unloaded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trims: list[threading.Thread] = []
+    trimmed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def trim() -> None:
+        trims.append(threading.current_thread())
+        loop.call_soon_threadsafe(trimmed.set)
+
+    monkeypatch.setattr(loading, "trim", trim)
+    trimmer = HeapTrimmer(seconds=0)
+    for _ in range(3):
+        trimmer.request()
+    await trimmed.wait()
+    assert len(trims) == 1
+    assert trims[0] is not threading.main_thread(), "it takes milliseconds"
+    trimmed.clear()
+    trimmer.request()
+    await trimmed.wait()
+    assert len(trims) == 2

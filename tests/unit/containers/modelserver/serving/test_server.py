@@ -47,7 +47,7 @@ class Wire:
 
     async def answer(self) -> bytes:
         head = await self.reader.readuntil(b"\r\n\r\n")
-        length = int(head.partition(b"content-length: ")[2].partition(b"\r")[0])
+        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
         return head + await self.reader.readexactly(length)
 
 
@@ -141,18 +141,29 @@ async def test_a_body_over_the_limit_is_413_and_the_connection_ends(setup, data)
     ("data", "status"),
     [
         (b"nonsense\r\n\r\n", b"400"),
-        (b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 70000, b"431"),
-        (b"GET / HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n", b"400"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 70000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"a" * 400_000, b"431"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"400"),
+        (post("/echo", b"x", "upgrade: websocket", "connection: upgrade"), b"400"),
     ],
-    ids=["no HTTP", "an endless head", "an upgrade"],
+    ids=["no HTTP", "too large a head", "an endless head", "no host", "an upgrade with a body"],
 )
 async def test_what_is_no_request_is_refused(setup, data, status):
     wire = await setup.connect()
     wire.writer.write(data)
-    if status == b"400" and b"upgrade" in data:
-        (await setup.hands.next()).respond(ModelAnswer(200))
-        await wire.answer()
     assert (await wire.answer()).startswith(b"HTTP/1.1 " + status)
+
+
+async def test_an_offer_to_upgrade_is_declined(setup):
+    wire = await setup.connect()
+    wire.writer.write(
+        b"GET / HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nframes"
+    )
+    (await setup.hands.next()).respond(ModelAnswer(200))
+    answer = await wire.answer()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"Connection: close" in answer
+    assert await wire.reader.read() == b""
 
 
 async def test_a_refusal_waits_for_the_answers_before_it(setup):
@@ -176,7 +187,7 @@ async def test_expect_continue(setup):
 async def test_connection_close_is_honoured(setup):
     wire = await setup.connect()
     answer = await wire.ask(post("/echo", b"x", "connection: close"))
-    assert b"connection: close" in answer
+    assert b"Connection: close" in answer
     assert await wire.reader.read() == b""
 
 
@@ -215,7 +226,8 @@ async def test_ending_finishes_what_was_begun_and_turns_the_rest_away(setup):
     await asyncio.sleep(0)
     answer = await idle.ask(post("/echo", b"late"))
     assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"x-sagehen-not-started: 1\r\nconnection: close\r\n" in answer
+    assert b"x-sagehen-not-started: 1\r\n" in answer
+    assert b"Connection: close\r\n" in answer
     assert not drain.done()
     begun.respond(ModelAnswer(200, b"done"))
     assert (await busy.answer()).endswith(b"done")
@@ -243,9 +255,10 @@ async def test_a_request_that_does_not_get_on_is_dropped(setup):
     assert (await idle.ask(post("/echo", b"x"))).endswith(b"x")
     assert (await stuck.ask(post("/echo", b"x"))).endswith(b"x")
     stuck.writer.write(b"POST /echo HTTP/1.1\r\n")
-    await until(lambda: any(each.receiving_since for each in setup.server.connections))
+    await until(lambda: any(each.is_receiving for each in setup.server.connections))
     setup.clock.seconds += RECEIVE_SECONDS + 1
     setup.server.sweep()
+    assert (await stuck.answer()).startswith(b"HTTP/1.1 408 ")
     assert await stuck.reader.read() == b""
     assert (await idle.ask(post("/echo", b"y"))).endswith(b"y")
     await setup.server.drain()
@@ -285,7 +298,7 @@ def largest(setup, monkeypatch):
     """A body that is as large as one may be, and fills the room."""
     size = PIECE_BYTES + 1
     monkeypatch.setattr("sagehen.containers.modelserver.serving.connection.LARGE_BYTES", 1000)
-    setup.server.max_body_bytes = setup.server.room.most_bytes = size
+    setup.server.max_body_bytes = setup.server.body_budget.most_bytes = size
     return size
 
 
@@ -297,11 +310,11 @@ async def test_a_large_body_waits_for_room_and_small_ones_do_not(setup, largest)
     assert (await small.ask(post("/echo", b"x"))).endswith(b"x")
     setup.clock.seconds += 2 * RECEIVE_SECONDS  # whoever is made to wait is not slow
     setup.server.sweep()
-    assert setup.server.room.waiting == 1
+    assert setup.server.body_budget.waiting == 1
     held.respond(ModelAnswer(200))
     assert (await first.answer()).startswith(b"HTTP/1.1 200 ")
     assert (await second.answer()).startswith(b"HTTP/1.1 200 ")
-    assert setup.server.room.taken == 0
+    assert setup.server.body_budget.reserved_bytes == 0
 
 
 async def test_who_gives_up_waiting_for_room_makes_way(setup, largest):
@@ -310,13 +323,15 @@ async def test_who_gives_up_waiting_for_room_makes_way(setup, largest):
     held = await setup.hands.next()
     for wire in second, third:
         wire.writer.write(large("/echo", largest))
-        await until(lambda wire=wire: setup.server.room.waiting == (1 if wire is second else 2))
+        await until(
+            lambda wire=wire: setup.server.body_budget.waiting == (1 if wire is second else 2)
+        )
     second.writer.close()
     # It is not read from while it waits: its end is found out when it is let in.
     held.respond(ModelAnswer(200))
     third.writer.write(bytes(largest))
     assert (await third.answer()).startswith(b"HTTP/1.1 200 ")
-    assert setup.server.room.taken == 0
+    assert setup.server.body_budget.reserved_bytes == 0
 
 
 async def test_who_waits_for_room_when_the_server_ends_is_told_to_go_elsewhere(setup, largest):
@@ -324,7 +339,7 @@ async def test_who_waits_for_room_when_the_server_ends_is_told_to_go_elsewhere(s
     first.writer.write(large("/a", largest) + bytes(largest))
     held = await setup.hands.next()
     second.writer.write(large("/echo", largest))
-    await until(lambda: setup.server.room.waiting == 1)
+    await until(lambda: setup.server.body_budget.waiting == 1)
     ending = asyncio.ensure_future(setup.server.drain())
     assert b"x-sagehen-not-started: 1" in await second.answer()
     assert b"x-sagehen-not-started: 1" in await late.ask(large("/echo", largest))
@@ -369,7 +384,7 @@ async def closed_by_us(setup, wire):
 
 async def left_midway(setup, wire):
     wire.writer.write(post("/echo", b"x")[:-1])
-    await until(lambda: any(each.receiving_since for each in setup.server.connections))
+    await until(lambda: any(each.is_receiving for each in setup.server.connections))
     wire.writer.transport.abort()
 
 
@@ -408,11 +423,11 @@ async def test_a_connection_leaves_nothing_to_the_collector(setup, kept, end):
 @pytest.mark.parametrize("status", [204, 304])
 async def test_what_has_no_body_is_not_followed_by_one(setup, status):
     wire = await setup.connect()
-    wire.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    wire.writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     (await setup.hands.next()).respond(ModelAnswer(status, b"a body all the same"))
     head = await wire.reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
-    answer = await wire.ask(b"POST /echo HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi")
+    answer = await wire.ask(b"POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi")
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
@@ -420,7 +435,7 @@ async def test_who_holds_too_much_already_says_so(setup, monkeypatch):
     monkeypatch.setattr("sagehen.containers.modelserver.serving.server.MAX_HELD_BYTES", 3)
     setup.server.max_body_bytes = 2  # What one request may be fits at any time.
     one, two = await setup.connect(), await setup.connect()
-    ask = b"POST / HTTP/1.1\r\ncontent-length: 2\r\n\r\nhi"
+    ask = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\nhi"
     one.writer.write(ask)
     held = await setup.hands.next()
     answer = await two.ask(ask)
@@ -436,7 +451,7 @@ async def test_who_holds_too_much_already_says_so(setup, monkeypatch):
 async def test_trailers_are_no_headers_of_the_request(setup):
     wire = await setup.connect()
     wire.writer.write(
-        b"POST / HTTP/1.1\r\ncontent-type: a/b\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-type: a/b\r\ntransfer-encoding: chunked\r\n\r\n"
         b"2\r\nhi\r\n0\r\ncontent-type: c/d\r\nx-late: 1\r\n\r\n"
     )
     request = await setup.hands.next()

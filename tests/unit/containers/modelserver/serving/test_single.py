@@ -4,10 +4,10 @@ import asyncio
 import os
 
 import pytest
-import xgboost
 
 from sagehen.containers.modelserver.program import serve
 from sagehen.containers.modelserver.serving.batching import BATCH_SLOTS
+from support.frameworks import xgboost
 
 
 @pytest.fixture

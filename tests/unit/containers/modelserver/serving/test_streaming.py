@@ -107,7 +107,7 @@ async def test_a_piece_is_sent_before_the_next_is_made(
         client = await server.connect()
         ask(client, tmp_path)
         began = await head(client)
-        assert "transfer-encoding: chunked" in began
+        assert "Transfer-Encoding: chunked" in began
         assert f"content-type: {content_type}" in began
         assert await piece(client) == b"one"
         (tmp_path / "go").touch()

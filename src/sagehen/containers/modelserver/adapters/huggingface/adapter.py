@@ -3,10 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from sagehen.containers.modelserver.adapters.huggingface.codecs import asked, decode, encode
+from sagehen.base.extras import require_library
+from sagehen.containers.modelserver.adapters.huggingface.codecs import (
+    decode,
+    encode,
+    split_parameters,
+)
 from sagehen.containers.modelserver.adapters.huggingface.files import (
     find_task,
-    is_of_texts,
+    is_text_task,
     model_folder,
 )
 from sagehen.containers.modelserver.adapters.huggingface.models import (
@@ -14,9 +19,9 @@ from sagehen.containers.modelserver.adapters.huggingface.models import (
     PredictionError,
     TextModel,
 )
-from sagehen.containers.modelserver.adapters.pytorch.runtime import inference, prepare, require
+from sagehen.containers.modelserver.adapters.pytorch.runtime import inference, prepare
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers
-from sagehen.containers.modelserver.adapters.script.script import find_script, load_script
+from sagehen.containers.modelserver.adapters.script.script import ScriptAdapter, UserScript
 from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer
 from sagehen.containers.modelserver.environment import Environment
 
@@ -25,43 +30,40 @@ __all__ = ["HuggingFaceAdapter", "adapter"]
 
 def adapter(environment: Environment) -> "HuggingFaceAdapter":
     """Raises Unavailable if transformers or PyTorch is not installed."""
-    require("torch", "PyTorch", "huggingface")
-    require("transformers", "transformers", "huggingface")
+    require_library("torch", "PyTorch", "huggingface")
+    require_library("transformers", "transformers", "huggingface")
     if environment.multi_model:
         _import_pipelines()  # else the first load would wait
     return HuggingFaceAdapter(environment)
 
 
-class HuggingFaceAdapter:
+class HuggingFaceAdapter(ScriptAdapter):
     """Loads what `save_pretrained` wrote."""
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-
     def load(self, model_dir: Path) -> BatchModel | CallModel:
-        environment = self._environment
-        prepare(environment.threads)
-        script = find_script(model_dir, environment)
-        if script is not None:
-            handlers = Handlers(self._pipeline, decode, _predict, encode, failed=_failed)
-            return load_script(script, model_dir, handlers, environment)
-        pipeline = self._pipeline(str(model_dir))
-        if self._is_of_texts(model_dir):
-            together = _import_pipelines().takes_texts_together(pipeline)
-            return TextModel(pipeline, environment.default_accept, together)
-        return PipelineModel(pipeline, environment.default_accept)
+        prepare(self._environment.threads)
+        return super().load(model_dir)
 
     def needs_worker(self, model_dir: Path) -> bool:
         """Returns True for scripts and slow pipelines. Raises SagehenError."""
-        if find_script(model_dir, self._environment) is not None:
-            return True
-        return not self._is_of_texts(model_dir)
+        return super().needs_worker(model_dir) or not self._is_text_model(model_dir)
 
-    def _is_of_texts(self, model_dir: Path) -> bool:
+    def _handlers(self, script: UserScript) -> Handlers:
+        return Handlers(self._pipeline, decode, _predict, encode, failed=_failure_answer)
+
+    def _load_model(self, model_dir: Path) -> BatchModel | CallModel:
+        pipeline = self._pipeline(str(model_dir))
+        default_accept = self._environment.default_accept
+        if self._is_text_model(model_dir):
+            batches_texts = _import_pipelines().can_batch_texts(pipeline)
+            return TextModel(pipeline, default_accept, batches_texts)
+        return PipelineModel(pipeline, default_accept)
+
+    def _is_text_model(self, model_dir: Path) -> bool:
         settings = self._environment.hugging_face
         if settings.task:
-            return is_of_texts(settings.task)
-        return is_of_texts(find_task(model_folder(model_dir, self._environment), settings))
+            return is_text_task(settings.task)
+        return is_text_task(find_task(model_folder(model_dir, self._environment), settings))
 
     def _pipeline(self, model_dir: str) -> Any:
         settings = self._environment.hugging_face
@@ -71,13 +73,13 @@ class HuggingFaceAdapter:
 
 
 def _predict(data: Any, model: Any) -> Any:
-    inputs, parameters = asked(data)
+    inputs, parameters = split_parameters(data)
     with inference():
         return model(inputs, **parameters)
 
 
-def _failed(problem: Exception) -> ModelAnswer:
-    return PredictionError(problem).answer
+def _failure_answer(error: Exception) -> ModelAnswer:
+    return PredictionError(error).answer
 
 
 def _import_pipelines() -> Any:

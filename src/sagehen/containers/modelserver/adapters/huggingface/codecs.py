@@ -18,12 +18,12 @@ from sagehen.containers.modelserver.adapters.shared.codecs import (
 )
 from sagehen.containers.modelserver.adapters.shared.codecs import decode as decode_array
 
-__all__ = ["PipelineInputs", "asked", "decode", "encode"]
+__all__ = ["PipelineInputs", "decode", "encode", "split_parameters"]
 
 IMAGES = ("jpeg", "png", "tiff", "bmp", "gif", "webp", "x-image")
 AUDIO = ("x-flac", "mpeg", "wave", "ogg", "x-audio")
 CSV_COLUMNS = ("question", "context", "inputs")
-HOW_NOT_WHAT = ("batch_size", "num_workers")
+SPEED_PARAMETERS = ("batch_size", "num_workers")
 """Parameters that change no answer; the server sets them itself."""
 
 
@@ -34,15 +34,18 @@ class PipelineInputs(NamedTuple):
     parameters: dict[str, Any]
 
 
-def asked(data: Any) -> PipelineInputs:
-    """Without `inputs`, all the data is the input. Raises ValueError."""
+def split_parameters(data: Any) -> PipelineInputs:
+    """Splits a request into inputs and parameters; without `inputs`, all of it is the input.
+
+    Raises ValueError.
+    """
     if not isinstance(data, dict):
         return PipelineInputs(data, {})
     rest = dict(data)
     parameters = rest.pop("parameters", None) or {}
     if not isinstance(parameters, dict):
         raise ValueError("parameters must be an object")
-    parameters = {name: value for name, value in parameters.items() if name not in HOW_NOT_WHAT}
+    parameters = {name: value for name, value in parameters.items() if name not in SPEED_PARAMETERS}
     return PipelineInputs(rest.get("inputs", rest), parameters)
 
 
@@ -81,8 +84,8 @@ def _from_csv(data: Any) -> Any:
     for number, row in enumerate(rows, 1):
         if None in row or None in row.values():
             raise ValueError(
-                f"Row {number} has not as many fields as the header: a text with a comma in it "
-                "must stand in quotes."
+                f"Row {number} and the header have different numbers of fields: quote texts "
+                "that contain a comma."
             )
     return {"inputs": [row["inputs"] for row in rows] if "inputs" in rows[0] else rows}
 

@@ -7,7 +7,7 @@ from typing import Any
 from sagehen.base.errors import SagehenError
 from sagehen.containers.modelserver.environment import Environment, HuggingFaceSettings
 
-__all__ = ["HuggingFaceError", "find_task", "is_of_texts", "model_folder"]
+__all__ = ["HuggingFaceError", "find_task", "is_text_task", "model_folder"]
 
 CONFIG = "config.json"
 TASKS = {
@@ -44,16 +44,18 @@ def model_folder(model_dir: Path, environment: Environment) -> Path:
     HuggingFaceError.
     """
     settings = environment.hugging_face
-    named = settings.model_id
-    if not named:
+    model_id = settings.model_id
+    if not model_id:
         return model_dir
-    if named.startswith(_OPT_ML):
-        named = str(environment.base_dir / named.removeprefix(_OPT_ML))
-    if not named.startswith("/"):
+    if model_id.startswith(_OPT_ML):
+        model_id = str(environment.base_dir / model_id.removeprefix(_OPT_ML))
+    if not model_id.startswith("/"):
         return _from_hub(settings)
-    if not Path(named).is_dir():
-        raise HuggingFaceError(f"HF_MODEL_ID is {settings.model_id}, which is no folder here.")
-    return Path(named)
+    if not Path(model_id).is_dir():
+        raise HuggingFaceError(
+            f"HF_MODEL_ID is {settings.model_id}, which is not a folder on this machine."
+        )
+    return Path(model_id)
 
 
 def _from_hub(settings: HuggingFaceSettings) -> Path:
@@ -66,12 +68,12 @@ def _from_hub(settings: HuggingFaceSettings) -> Path:
             revision=settings.revision or None,
             token=settings.token or None,
         )
-    except (OSError, HFValidationError, HfHubHTTPError) as problem:
+    except (OSError, HFValidationError, HfHubHTTPError) as error:
         raise HuggingFaceError(
             f"HF_MODEL_ID is {settings.model_id}, which cannot be fetched from the Hugging Face "
             "Hub and is not in its cache here: put the model's files into model.tar.gz, or name a "
-            f"folder of this machine. {_one_line(problem)}"
-        ) from problem
+            f"folder of this machine. {_single_line(error)}"
+        ) from error
     return Path(folder)
 
 
@@ -90,7 +92,7 @@ def find_task(folder: Path, settings: HuggingFaceSettings) -> str:
     )
 
 
-def is_of_texts(task: str) -> bool:
+def is_text_task(task: str) -> bool:
     return _ALIASES.get(task, task) in TEXT_TASKS
 
 
@@ -104,9 +106,9 @@ def _architecture(folder: Path) -> str:
     try:
         config: Any = json.loads(path.read_text())
         return str((config.get("architectures") or ["no architecture"])[0])
-    except (ValueError, AttributeError) as problem:
-        raise HuggingFaceError(f"The model's {CONFIG} is not a JSON object: {problem}") from problem
+    except (ValueError, AttributeError) as error:
+        raise HuggingFaceError(f"The model's {CONFIG} is not a JSON object: {error}") from error
 
 
-def _one_line(problem: Exception) -> str:
-    return " ".join(str(problem).split())
+def _single_line(error: Exception) -> str:
+    return " ".join(str(error).split())

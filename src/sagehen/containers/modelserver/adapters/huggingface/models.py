@@ -10,12 +10,12 @@ from typing import Any
 
 from sagehen.containers.modelserver.adapters.huggingface.codecs import (
     PipelineInputs,
-    asked,
     decode,
     encode,
+    split_parameters,
 )
 from sagehen.containers.modelserver.adapters.pytorch.runtime import inference
-from sagehen.containers.modelserver.adapters.shared.codecs import JSON
+from sagehen.containers.modelserver.adapters.shared.codecs import JSON, accepted_type
 from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest, Refusal
 from sagehen.containers.modelserver.serving.responses import error
 
@@ -55,11 +55,10 @@ class _Codec:
 
     def arguments(self, body: bytes, content_type: str) -> PipelineInputs:
         with _errors():
-            return asked(decode(body, content_type))
+            return split_parameters(decode(body, content_type))
 
-    def answer(self, prediction: Any, accept: str) -> ModelAnswer:
-        if not accept or accept == "*/*":
-            accept = self._default_accept
+    def encode(self, prediction: Any, accept: str) -> ModelAnswer:
+        accept = accepted_type(accept, self._default_accept)
         with _errors():
             return ModelAnswer(200, *encode(prediction, accept))
 
@@ -76,7 +75,7 @@ class PipelineModel:
         arguments = self._codec.arguments(request.body, request.header(b"content-type"))
         with self._turn, _errors(), inference():
             prediction = self._pipeline(arguments.inputs, **arguments.parameters)
-        return self._codec.answer(prediction, request.header(b"accept"))
+        return self._codec.encode(prediction, request.header(b"accept"))
 
     def close(self) -> None:
         self._pipeline = None
@@ -87,7 +86,7 @@ class _Texts:
     """`texts` is None for inputs that are not plain texts."""
 
     count: int
-    asked: PipelineInputs
+    arguments: PipelineInputs
     texts: list[str] | None
     key: str
     """Equal for equal parameters."""
@@ -96,14 +95,14 @@ class _Texts:
 class TextModel:
     """A pipeline that batches texts if `together`."""
 
-    def __init__(self, pipeline: Any, default_accept: str, together: bool) -> None:
+    def __init__(self, pipeline: Any, default_accept: str, batches_texts: bool) -> None:
         self._pipeline = pipeline
-        self._joins = together
+        self._batches_texts = batches_texts
         self._codec = _Codec(default_accept)
 
     def decode(self, body: bytes, content_type: str) -> _Texts:
         arguments = self._codec.arguments(body, content_type)
-        texts = _plain_texts(arguments.inputs) if self._joins else None
+        texts = _plain_texts(arguments.inputs) if self._batches_texts else None
         key = json.dumps(arguments.parameters, sort_keys=True)
         return _Texts(len(texts) if texts else 1, arguments, texts, key)
 
@@ -113,39 +112,42 @@ class TextModel:
             if member.texts:
                 groups.setdefault(member.key, []).append(member)
         with _errors(), inference():
-            answers = {key: iter(self._together(members)) for key, members in groups.items()}
+            answers = {
+                key: iter(self._predict_together(members)) for key, members in groups.items()
+            }
             return [
-                next(answers[member.key]) if member.texts else self._alone(member)
+                next(answers[member.key]) if member.texts else self._predict_alone(member)
                 for member in batch
             ]
 
-    def _together(self, members: list[_Texts]) -> list[Any]:
+    def _predict_together(self, members: list[_Texts]) -> list[Any]:
         texts = [text for member in members for text in member.texts or ()]
         # Shorter texts are padded to the longest of a call.
         order = sorted(range(len(texts)), key=lambda at: len(texts[at]))
-        found: list[Any] = [None] * len(texts)
+        ordered: list[Any] = [None] * len(texts)
         answers = self._pipeline(
-            [texts[at] for at in order], batch_size=FORWARD_TEXTS, **members[0].asked.parameters
+            [texts[at] for at in order], batch_size=FORWARD_TEXTS, **members[0].arguments.parameters
         )
         for at, answer in zip(order, answers, strict=True):
-            found[at] = answer
-        each = iter(found)
+            ordered[at] = answer
+        remaining = iter(ordered)
         return [
-            self._shaped(member, [next(each) for _ in range(member.count)]) for member in members
+            self._shaped(member, [next(remaining) for _ in range(member.count)])
+            for member in members
         ]
 
     def _shaped(self, member: _Texts, answers: list[Any]) -> Any:
         """Shapes answers as for these inputs alone."""
-        if isinstance(member.asked.inputs, list):
+        if isinstance(member.arguments.inputs, list):
             return answers
         classifies = self._pipeline.task == "text-classification"
-        return answers if classifies and "top_k" not in member.asked.parameters else answers[0]
+        return answers if classifies and "top_k" not in member.arguments.parameters else answers[0]
 
-    def _alone(self, member: _Texts) -> Any:
-        return self._pipeline(member.asked.inputs, **member.asked.parameters)
+    def _predict_alone(self, member: _Texts) -> Any:
+        return self._pipeline(member.arguments.inputs, **member.arguments.parameters)
 
     def encode(self, prediction: Any, accept: str) -> ModelAnswer:
-        return self._codec.answer(prediction, accept)
+        return self._codec.encode(prediction, accept)
 
     def close(self) -> None:
         self._pipeline = None

@@ -12,7 +12,7 @@ from transformers.utils import logging
 from sagehen.containers.modelserver.adapters.huggingface.files import HuggingFaceError
 from sagehen.containers.modelserver.adapters.pytorch.runtime import device
 
-__all__ = ["FeatureExtraction", "make_pipeline", "takes_texts_together"]
+__all__ = ["FeatureExtraction", "can_batch_texts", "make_pipeline"]
 
 
 class FeatureExtraction(FeatureExtractionPipeline):  # type: ignore[misc]
@@ -37,24 +37,24 @@ def make_pipeline(task: str, folder: Path, trust_remote_code: bool) -> Any:
     logging.disable_progress_bar()
     try:
         name = check_task(task)[0]
-    except KeyError as problem:
+    except KeyError as error:
         raise HuggingFaceError(
-            f"{problem.args[0]}. Set HF_TASK to one of them, or bring a code/inference.py with a "
+            f"{error.args[0]}. Set HF_TASK to one of them, or bring a code/inference.py with a "
             "model_fn; tasks that transformers 5 has dropped are in transformers below 5."
-        ) from problem
-    own = {"pipeline_class": FeatureExtraction} if name == "feature-extraction" else {}
+        ) from error
+    options = {"pipeline_class": FeatureExtraction} if name == "feature-extraction" else {}
     return pipeline(
-        task, model=str(folder), device=device(), trust_remote_code=trust_remote_code, **own
+        task, model=str(folder), device=device(), trust_remote_code=trust_remote_code, **options
     )
 
 
-def takes_texts_together(made: Any) -> bool:
+def can_batch_texts(made_pipeline: Any) -> bool:
     """Whether padding leaves the answers unchanged."""
-    tokenizer = made.tokenizer
+    tokenizer = made_pipeline.tokenizer
     return (
         tokenizer is not None
         and tokenizer.pad_token_id is not None
         and tokenizer.padding_side == "right"
         and "attention_mask" in tokenizer.model_input_names
-        and getattr(made.model.config, "pad_token_id", None) is not None
+        and getattr(made_pipeline.model.config, "pad_token_id", None) is not None
     )

@@ -1,33 +1,28 @@
 """Serves ONNX models with ONNX Runtime on the CPU."""
 
 import csv
-import importlib.util
 import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sagehen.base.extras import missing_library
+from sagehen.base.extras import require_library
 from sagehen.containers.modelserver.adapters.onnx.session import OnnxError, OnnxSession
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
-from sagehen.containers.modelserver.adapters.script.script import (
-    Scripted,
-    find_script,
-    load_script,
-)
+from sagehen.containers.modelserver.adapters.script.script import ScriptAdapter, UserScript
 from sagehen.containers.modelserver.adapters.shared import codecs
 from sagehen.containers.modelserver.adapters.shared import named_tensors as tensors
 from sagehen.containers.modelserver.adapters.shared.arrays import (
-    encoded,
-    in_groups,
-    read,
-    refused,
+    decode_body,
+    encode_accepted_type,
+    evaluation_error,
     rows_of,
+    run_in_groups,
 )
 from sagehen.containers.modelserver.adapters.shared.model_file import load_file, one_file
 from sagehen.containers.modelserver.adapters.shared.named_tensors import NamedRows
-from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer
+from sagehen.containers.modelserver.contract import BatchModel, ModelAnswer
 from sagehen.containers.modelserver.environment import Environment
 
 __all__ = ["OnnxAdapter", "OnnxModel", "adapter"]
@@ -37,22 +32,20 @@ Outputs = dict[str, Any]
 
 def adapter(environment: Environment) -> "OnnxAdapter":
     """Raises Unavailable if ONNX Runtime is not installed."""
-    if importlib.util.find_spec("onnxruntime") is None:
-        raise missing_library("ONNX Runtime", "onnx")
+    require_library("onnxruntime", "ONNX Runtime", "onnx")
     return OnnxAdapter(environment)
 
 
-class OnnxAdapter(Scripted):
+class OnnxAdapter(ScriptAdapter):
     """Loads `model.onnx` or the only *.onnx file."""
 
-    def load(self, model_dir: Path) -> BatchModel | CallModel:
-        script = find_script(model_dir, self._environment)
-        if script is not None:
-            handlers = Handlers(self._load, codecs.decode, _predict, encode_accepted)
-            return load_script(script, model_dir, handlers, self._environment)
-        return OnnxModel(self._load(str(model_dir)), self._environment)
+    def _handlers(self, script: UserScript) -> Handlers:
+        return Handlers(self._load_session, codecs.decode, _predict, encode_accepted)
 
-    def _load(self, model_dir: str) -> OnnxSession:
+    def _load_model(self, model_dir: Path) -> BatchModel:
+        return OnnxModel(self._load_session(str(model_dir)), self._environment)
+
+    def _load_session(self, model_dir: str) -> OnnxSession:
         path = Path(model_dir, "model.onnx")
         if not path.is_file():
             path = one_file(Path(model_dir), ["*.onnx"], "model.onnx, or one file *.onnx")
@@ -74,7 +67,7 @@ class OnnxModel:
         self._default_accept = environment.default_accept or codecs.JSON
 
     def decode(self, body: bytes, content_type: str) -> NamedRows:
-        return read(body, content_type, self._rows, "what the model takes")
+        return decode_body(body, content_type, self._rows, "what the model takes")
 
     def _rows(self, body: bytes, kind: str) -> NamedRows:
         if kind == codecs.JSON:
@@ -99,25 +92,27 @@ class OnnxModel:
         return tensors.by_column(columns, self._inputs, tensors.LISTS)
 
     def predict(self, batch: Sequence[NamedRows]) -> list[tuple[Outputs, str]]:
-        outputs = in_groups(batch, tensors.kind, self._together)
-        return [(each, rows.form) for each, rows in zip(outputs, batch, strict=True)]
+        outputs = run_in_groups(batch, tensors.kind, self._run_together)
+        return [(output, rows.form) for output, rows in zip(outputs, batch, strict=True)]
 
-    def _together(self, batch: Sequence[NamedRows]) -> list[Outputs]:
-        assert self._session is not None, "the model is closed"
-        if len(batch) > 1 and not self._session.takes_rows:
-            return [self._together([rows])[0] for rows in batch]
+    def _run_together(self, batch: Sequence[NamedRows]) -> list[Outputs]:
+        session = self._session
+        if session is None:
+            raise RuntimeError("the model was unloaded")
+        if len(batch) > 1 and not session.combines_rows:
+            return [self._run_together([rows])[0] for rows in batch]
         count = sum(rows.count for rows in batch)
         try:
-            outputs = self._session.run(tensors.together(batch), count)
-        except OnnxError as problem:
-            raise refused(problem) from problem
-        parts = tensors.apart(outputs, batch)
-        return parts or [self._together([rows])[0] for rows in batch]
+            outputs = session.run(tensors.concatenate(batch), count)
+        except OnnxError as error:
+            raise evaluation_error(error) from error
+        parts = tensors.split(outputs, batch)
+        return parts or [self._run_together([rows])[0] for rows in batch]
 
     def encode(self, prediction: tuple[Outputs, str], accept: str) -> ModelAnswer:
         forms = (codecs.JSON, codecs.CSV)
-        known = forms if len(prediction[0]) > 1 else (*forms, codecs.NPY)
-        return encoded(prediction, accept, self._default_accept, _written, known)
+        accepted = forms if len(prediction[0]) > 1 else (*forms, codecs.NPY)
+        return encode_accepted_type(prediction, accept, self._default_accept, _written, accepted)
 
     def close(self) -> None:
         self._session = None
@@ -141,7 +136,7 @@ def _text_cells(body: bytes) -> Any:
 
     lines = [line for line in csv.reader(io.StringIO(body.decode())) if line]
     if len({len(line) for line in lines}) > 1:
-        raise ValueError("its lines have different numbers of cells")
+        raise ValueError("its lines have different numbers of values")
     return numpy.array(lines, dtype=object)
 
 

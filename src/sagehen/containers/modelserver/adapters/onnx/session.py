@@ -41,11 +41,11 @@ class OnnxSession:
             str(path), options, providers=["CPUExecutionProvider"]
         )
         self._outputs = [output.name for output in self._session.get_outputs()]
-        self.inputs = tuple(_tensor(each) for each in self._session.get_inputs())
+        self.inputs = tuple(_tensor(node) for node in self._session.get_inputs())
         self._fixed = self._fixed_rows()
 
     @property
-    def takes_rows(self) -> bool:
+    def combines_rows(self) -> bool:
         """Whether one call may combine rows of several requests."""
         return all(tensor.shape for tensor in self.inputs)
 
@@ -75,25 +75,25 @@ class OnnxSession:
 
     def _run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            found = self._session.run(None, arrays)
-        except Exception as problem:  # its exceptions share no base class
-            if "bad_alloc" in str(problem) or "ailed to allocate memory" in str(problem):
-                raise MemoryError(str(problem)) from problem
-            raise OnnxError(str(problem).replace("\n", " ").strip()) from problem
-        return dict(zip(self._outputs, found, strict=True))
+            outputs = self._session.run(None, arrays)
+        except Exception as error:  # its exceptions share no base class
+            if "bad_alloc" in str(error) or "ailed to allocate memory" in str(error):
+                raise MemoryError(str(error)) from error
+            raise OnnxError(str(error).replace("\n", " ").strip()) from error
+        return dict(zip(self._outputs, outputs, strict=True))
 
 
-def _tensor(given: Any) -> Tensor:
+def _tensor(node: Any) -> Tensor:
     import numpy
 
-    if given.type not in _TYPES:
+    if node.type not in _TYPES:
         raise OnnxError(
-            f"its input {given.name!r} is {given.type}, which no JSON or CSV can be: write a "
+            f"its input {node.name!r} is {node.type}, which JSON and CSV cannot express: write a "
             "code/inference.py that makes one"
         )
-    sizes = tuple(size if isinstance(size, int) and size > 0 else None for size in given.shape)
+    sizes = tuple(size if isinstance(size, int) and size > 0 else None for size in node.shape)
     # Unknown shapes look like single numbers.
-    return Tensor(given.name, numpy.dtype(_TYPES[given.type]), sizes or None)
+    return Tensor(node.name, numpy.dtype(_TYPES[node.type]), sizes or None)
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -5,22 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sagehen.base.extras import require_library
 from sagehen.containers.modelserver.adapters.pytorch.runtime import (
     device,
     inference,
     prepare,
-    require,
     script_error,
 )
 from sagehen.containers.modelserver.adapters.pytorch.tensors import TensorCalls, rows_of
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
-from sagehen.containers.modelserver.adapters.script.script import (
-    Scripted,
-    find_script,
-    load_script,
-)
+from sagehen.containers.modelserver.adapters.script.script import ScriptAdapter, UserScript
 from sagehen.containers.modelserver.adapters.shared import codecs
-from sagehen.containers.modelserver.adapters.shared.arrays import read, refused
+from sagehen.containers.modelserver.adapters.shared.arrays import decode_body, evaluation_error
 from sagehen.containers.modelserver.adapters.shared.model_file import (
     ModelFileError,
     nested_hint,
@@ -41,28 +37,30 @@ def load_torchscript(model_dir: str) -> Any:
     path = _model_file(Path(model_dir))
     try:
         module = torch.jit.load(path, map_location=device())
-    except (RuntimeError, ValueError, OSError, EOFError) as problem:
-        reason = _first_line(problem)
+    except (RuntimeError, ValueError, OSError, EOFError) as error:
+        reason = _first_line(error)
         if _is_state_dict(path):
             reason = (
-                "It holds a state_dict: the weights alone, which the model_fn gives to a model by "
-                "load_state_dict."
+                "The file holds a state_dict, which is weights without a model. Write a model_fn "
+                "that builds the model and calls load_state_dict."
             )
         raise ModelFileError(
             f"Failed to load {path.name}. Please ensure model is saved using torchscript, as by "
             "torch.jit.save(torch.jit.script(model), path), or bring a code/inference.py with a "
             f"model_fn. {reason}"
-        ) from problem
+        ) from error
     return module.eval()
 
 
 def _model_file(folder: Path) -> Path:
     if (folder / MODEL_FILE).is_file():
         return folder / MODEL_FILE
-    found = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(path.name for path in found) or "none"
+    candidates = sorted(
+        path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file()
+    )
+    if len(candidates) == 1:
+        return candidates[0]
+    names = ", ".join(path.name for path in candidates) or "none"
     raise ModelFileError(
         f"Exactly one .pth or .pt file is required for PyTorch models without a model_fn in "
         f"code/inference.py; the archive has: {names}."
@@ -75,33 +73,37 @@ def _is_state_dict(path: Path) -> bool:
 
     try:
         # Loads only tensors and runs no code; maps the file.
-        held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception:  # not a file of torch's
         return False
-    return isinstance(held, dict) and any(isinstance(one, torch.Tensor) for one in held.values())
+    return isinstance(content, dict) and any(
+        isinstance(value, torch.Tensor) for value in content.values()
+    )
 
 
-def _first_line(problem: Exception) -> str:
-    return str(problem).strip().partition("\n")[0]
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def adapter(environment: Environment) -> "TorchAdapter":
     """Raises Unavailable if PyTorch is not installed."""
-    require("torch", "PyTorch", "torch")
+    require_library("torch", "PyTorch", "torch")
     if environment.multi_model:
         prepare(environment.threads)  # else the first load would wait
     return TorchAdapter(environment)
 
 
-class TorchAdapter(Scripted):
+class TorchAdapter(ScriptAdapter):
     """Loads PyTorch models."""
 
     def load(self, model_dir: Path) -> BatchModel | CallModel:
         prepare(self._environment.threads)
-        script = find_script(model_dir, self._environment)
-        if script is not None:
-            handlers = Handlers(load_torchscript, decode_tensor, predict, encode_tensor)
-            return load_script(script, model_dir, handlers, self._environment)
+        return super().load(model_dir)
+
+    def _handlers(self, script: UserScript) -> Handlers:
+        return Handlers(load_torchscript, decode_tensor, predict, encode_tensor)
+
+    def _load_model(self, model_dir: Path) -> BatchModel:
         return TorchModel(load_torchscript(str(model_dir)), self._environment)
 
 
@@ -119,29 +121,28 @@ class TorchModel:
         self._default_accept = environment.default_accept or codecs.JSON
 
     def decode(self, body: bytes, content_type: str) -> _Tensor:
-        values = read(body, content_type, decode_tensor, "numbers")
+        values = decode_body(body, content_type, decode_tensor, "numbers")
         return _Tensor(rows_of(values), values)
 
     def predict(self, batch: Sequence[_Tensor]) -> list[Any]:
         try:
             with inference():
-                return self._calls.each([each.values for each in batch])
-        except (RuntimeError, script_error()) as problem:  # unsuitable shape or type
-            raise refused(_last_line(problem)) from problem
+                return self._calls.call_all([tensor.values for tensor in batch])
+        except (RuntimeError, script_error()) as error:  # unsuitable shape or type
+            raise evaluation_error(_last_line(error)) from error
 
     def encode(self, prediction: Any, accept: str) -> ModelAnswer:
-        if not accept or accept == "*/*":
-            accept = self._default_accept
+        accept = codecs.accepted_type(accept, self._default_accept)
         try:
             body, content_type = encode_tensor(prediction, accept)
-        except codecs.UnsupportedFormat as problem:
-            raise Refusal(406, str(problem)) from problem
-        except ValueError as problem:  # the format cannot express the shape
+        except codecs.UnsupportedFormat as error:
+            raise Refusal(406, str(error)) from error
+        except ValueError as error:  # the format cannot express the shape
             raise Refusal(
                 406,
-                f"The prediction cannot be written as {accept}: {problem}. "
+                f"The prediction cannot be written as {accept}: {error}. "
                 f"Ask for {codecs.JSON} or {codecs.NPY}.",
-            ) from problem
+            ) from error
         return ModelAnswer(200, body.encode() if isinstance(body, str) else body, content_type)
 
     def close(self) -> None:
@@ -160,7 +161,7 @@ def decode_tensor(data: Any, content_type: str) -> Any:
     if not data:
         raise ValueError("the body is empty")
     values = codecs.decode(data, content_type)
-    codecs.refuse_object(values)
+    codecs.reject_object(values)
     if content_type in codecs.TEXT_TYPES:
         return torch.from_numpy(values.astype("float32")).to(device())
     return torch.from_numpy(values).to(device())
@@ -185,9 +186,9 @@ def _plain(prediction: Any) -> Any:
     return prediction.tolist() if hasattr(prediction, "tolist") else prediction
 
 
-def _last_line(problem: Exception) -> str:
+def _last_line(error: Exception) -> str:
     """The reason follows TorchScript's own traceback."""
-    return str(problem).strip().rpartition("\n")[2]
+    return str(error).strip().rpartition("\n")[2]
 
 
 def _closed(_values: Any) -> Any:

@@ -1,22 +1,13 @@
 """Imports and configures PyTorch for the adapters that use it."""
 
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sagehen.base.extras import missing_library
-
-__all__ = ["device", "inference", "prepare", "require", "script_error"]
+__all__ = ["device", "inference", "prepare", "script_error"]
 
 _OUT_OF_MEMORY = ("out of memory", "can't allocate memory")
 """Texts in GPU and CPU errors, whose classes vary."""
-
-
-def require(package: str, name: str, extra: str) -> None:
-    """Raises Unavailable; does not import the package."""
-    if importlib.util.find_spec(package) is None:
-        raise missing_library(name, extra)
 
 
 def prepare(threads: int) -> Any:
@@ -41,9 +32,9 @@ def inference() -> Iterator[None]:
     try:
         with torch.inference_mode():
             yield
-    except RuntimeError as problem:
-        if any(words in str(problem) for words in _OUT_OF_MEMORY):
-            raise MemoryError(str(problem)) from problem
+    except RuntimeError as error:
+        if any(words in str(error) for words in _OUT_OF_MEMORY):
+            raise MemoryError(str(error)) from error
         raise
 
 

@@ -24,40 +24,42 @@ class TensorCalls:
 
     def __init__(self, model: Callable[[Any], Any]) -> None:
         self._model = model
-        self._trusted: dict[bool, bool] = {}
+        self._combinable: dict[bool, bool] = {}
         """Whether combining is safe, for tables and for single rows."""
 
-    def each(self, inputs: Sequence[Any]) -> list[Any]:
+    def call_all(self, inputs: Sequence[Any]) -> list[Any]:
         """Raises what the model raises."""
         outputs: list[Any] = [None] * len(inputs)
-        for places in _grouped(inputs):
-            found = self._together([inputs[at] for at in places])
-            for at, output in zip(places, found, strict=True):
-                outputs[at] = output
+        for indices in _grouped(inputs):
+            group_outputs = self._call_group([inputs[index] for index in indices])
+            for index, output in zip(indices, group_outputs, strict=True):
+                outputs[index] = output
         return outputs
 
-    def _together(self, inputs: list[Any]) -> list[Any]:
+    def _call_group(self, inputs: list[Any]) -> list[Any]:
         single = inputs[0].ndim < 2
-        if len(inputs) == 1 or inputs[0].ndim == 0 or not self._trusts(inputs, single):
+        if len(inputs) == 1 or inputs[0].ndim == 0 or not self._can_combine(inputs, single):
             return [self._model(values) for values in inputs]
-        return self._joined(inputs, single)
+        return self._call_combined(inputs, single)
 
-    def _trusts(self, inputs: list[Any], single: bool) -> bool:
-        if single not in self._trusted:
-            self._trusted[single] = self._keeps_apart(_two_unlike(inputs), single)
-            if not self._trusted[single]:
-                log.info("The model's answer depends on the rows beside: each request goes alone.")
-        return self._trusted[single]
+    def _can_combine(self, inputs: list[Any], single: bool) -> bool:
+        if single not in self._combinable:
+            self._combinable[single] = self._rows_are_independent(_two_different(inputs), single)
+            if not self._combinable[single]:
+                log.info(
+                    "The model's answers depend on other rows: each request is predicted alone."
+                )
+        return self._combinable[single]
 
-    def _keeps_apart(self, pair: list[Any], single: bool) -> bool:
+    def _rows_are_independent(self, pair: list[Any], single: bool) -> bool:
         apart = [self._model(values) for values in pair]
         try:
-            together = self._joined(pair, single)
+            combined = self._call_combined(pair, single)
         except Exception:  # unsupported shape
             return False
-        return all(map(_alike, apart, together))
+        return all(map(_close, apart, combined))
 
-    def _joined(self, inputs: list[Any], single: bool) -> list[Any]:
+    def _call_combined(self, inputs: list[Any], single: bool) -> list[Any]:
         import torch
 
         if single:
@@ -78,7 +80,7 @@ def _grouped(inputs: Sequence[Any]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _two_unlike(inputs: list[Any]) -> list[Any]:
+def _two_different(inputs: list[Any]) -> list[Any]:
     """Picks different rows: equal ones would hide mixing."""
     import torch
 
@@ -91,7 +93,7 @@ def _split(output: Any, counts: list[int]) -> list[Any]:
     """Raises ValueError if the output lacks one row per input row."""
     if isinstance(output, tuple | list):
         parts = zip(*(_split(member, counts) for member in output), strict=True)
-        return _complete([type(output)(part) for part in parts], counts)
+        return _check_count([type(output)(part) for part in parts], counts)
     if isinstance(output, dict):
         members = {name: _split(member, counts) for name, member in output.items()}
         return [{name: members[name][at] for name in members} for at in range(len(counts))]
@@ -100,7 +102,7 @@ def _split(output: Any, counts: list[int]) -> list[Any]:
     return list(output.split(counts))
 
 
-def _complete(parts: list[Any], counts: list[int]) -> list[Any]:
+def _check_count(parts: list[Any], counts: list[int]) -> list[Any]:
     if len(parts) != len(counts):
         raise ValueError("nothing for each row")
     return parts
@@ -114,13 +116,15 @@ def _first_row(output: Any) -> Any:
     return output[0]
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _close(first: Any, second: Any) -> bool:
     import torch
 
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(_alike, one, other))
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
-    if one.shape != other.shape:
+    if isinstance(first, tuple | list):
+        return len(first) == len(second) and all(map(_close, first, second))
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(
+            _close(first[name], second[name]) for name in first
+        )
+    if first.shape != second.shape:
         return False
-    return bool(torch.allclose(one, other, rtol=_RELATIVE, atol=_ABSOLUTE, equal_nan=True))
+    return bool(torch.allclose(first, second, rtol=_RELATIVE, atol=_ABSOLUTE, equal_nan=True))

@@ -47,17 +47,17 @@ class CodeSpace:
     def active(self) -> Iterator[None]:
         """Makes the folder's modules importable, for this model only."""
         with _importing:
-            hidden = self._take_out()
+            hidden = self._remove_own()
             sys.modules.update(self._modules)
             sys.meta_path.insert(0, self._finder)
             try:
                 yield
             finally:
                 sys.meta_path.remove(self._finder)
-                self._modules.update(self._take_out())
+                self._modules.update(self._remove_own())
                 sys.modules.update(hidden)
 
-    def _take_out(self) -> dict[str, ModuleType]:
+    def _remove_own(self) -> dict[str, ModuleType]:
         names = [name for name in tuple(sys.modules) if self._is_own(name)]
         return {name: sys.modules.pop(name) for name in names}
 
@@ -75,13 +75,13 @@ class CodeSpace:
         """Replaces `import` inside the folder's modules."""
         if level == 0 and not self._is_own(name):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        known = self._known("." * level + name, globals or {}, fromlist or ())
-        if known is not None:
-            return known
+        cached = self._cached_module("." * level + name, globals or {}, fromlist or ())
+        if cached is not None:
+            return cached
         with self.active():
             return builtins.__import__(name, globals, locals, fromlist or (), level)
 
-    def _known(
+    def _cached_module(
         self, name: str, globals: Mapping[str, object], fromlist: Sequence[str]
     ) -> ModuleType | None:
         """Avoids the lock: calls must not wait for other models' imports."""
@@ -91,7 +91,7 @@ class CodeSpace:
                 return None
             name = resolve_name(name, package)
         module = self._modules.get(name)
-        if module is None or not all(hasattr(module, each) for each in fromlist):
+        if module is None or not all(hasattr(module, attribute) for attribute in fromlist):
             return None
         return module if fromlist else self._modules.get(name.partition(".")[0])
 

@@ -24,21 +24,21 @@ __all__ = [
     "Handlers",
     "bytes_of",
     "encode_accepted",
-    "in_pieces",
-    "is_in_pieces",
+    "is_streamed",
+    "iter_pieces",
     "missing",
     "toolkit_error",
 ]
 
 
-def toolkit_error(problem: Exception) -> ModelAnswer:
+def toolkit_error(error: Exception) -> ModelAnswer:
     """Answers with the exception's `status_code` or 500, its message and traceback."""
     status = 500
     with contextlib.suppress(TypeError, ValueError):
-        own = int(getattr(problem, "status_code", status))
-        status = own if 400 <= own < 600 else 500
-    message = str(getattr(problem, "message", problem))
-    return traceback_answer(status, message, user_traceback(problem))
+        code = int(getattr(error, "status_code", status))
+        status = code if 400 <= code < 600 else 500
+    message = str(getattr(error, "message", error))
+    return traceback_answer(status, message, user_traceback(error))
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Handlers:
     needed: tuple[str, ...] = ()
     """Required of a script without `transform_fn`."""
 
-    def check_whole(self, module: ModuleType) -> None:
+    def check_complete(self, module: ModuleType) -> None:
         """Raises MissingFunction."""
         if hasattr(module, "transform_fn") or self.transform_of(module) is not None:
             return
@@ -158,19 +158,19 @@ class Context:
     def set_response_status(self, code: int = 200, phrase: str = "", idx: int = 0) -> None:
         """Raises ValueError unless the status is final: clients would wait for another."""
         if not 200 <= int(code) < 600:
-            raise ValueError(f"The status {code} is none of an answer, which are 200 to 599.")
+            raise ValueError(f"The status is {code}; it must be from 200 to 599.")
         self.status = int(code)
 
 
 _END = object()
 
 
-def is_in_pieces(result: Any) -> bool:
+def is_streamed(result: Any) -> bool:
     """Whether the result is a sync or async iterator."""
     return isinstance(result, Iterator | AsyncIterator)
 
 
-def in_pieces(result: Iterator[Any] | AsyncIterator[Any]) -> Generator[bytes]:
+def iter_pieces(result: Iterator[Any] | AsyncIterator[Any]) -> Generator[bytes]:
     """Yields non-empty pieces and closes `result`. Raises TypeError."""
     pieces = _awaited(result) if isinstance(result, AsyncIterator) else result
     try:

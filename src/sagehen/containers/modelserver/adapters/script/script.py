@@ -2,6 +2,7 @@
 
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +15,25 @@ from sagehen.containers.modelserver.adapters.script.handlers import (
     Context,
     Handlers,
     bytes_of,
-    in_pieces,
-    is_in_pieces,
+    is_streamed,
+    iter_pieces,
 )
-from sagehen.containers.modelserver.adapters.shared.codecs import JSON, TEXT_TYPES
-from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest, Refusal
+from sagehen.containers.modelserver.adapters.shared.codecs import JSON, TEXT_TYPES, accepted_type
+from sagehen.containers.modelserver.contract import (
+    BatchModel,
+    CallModel,
+    ModelAnswer,
+    ModelRequest,
+    Refusal,
+)
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.serving.responses import by_model
 from sagehen.containers.modelserver.tracebacks import user_traceback
 
 __all__ = [
+    "ScriptAdapter",
     "ScriptError",
     "ScriptModel",
-    "Scripted",
     "UserScript",
     "find_requirements",
     "find_script",
@@ -42,14 +49,29 @@ _OPT_ML = "/opt/ml/"
 log = logging.getLogger(__name__)
 
 
-class Scripted:
-    """Base of adapters whose models may have a script."""
+class ScriptAdapter(ABC):
+    """Base of adapters whose models may have a script, which runs in worker processes."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
     def needs_worker(self, model_dir: Path) -> bool:
         return find_script(model_dir, self._environment) is not None
+
+    def load(self, model_dir: Path) -> BatchModel | CallModel:
+        """Loads the script if there is one, else the framework's model."""
+        script = find_script(model_dir, self._environment)
+        if script is None:
+            return self._load_model(model_dir)
+        return load_script(script, model_dir, self._handlers(script), self._environment)
+
+    @abstractmethod
+    def _load_model(self, model_dir: Path) -> BatchModel | CallModel:
+        """Loads a model without a script."""
+
+    @abstractmethod
+    def _handlers(self, script: "UserScript") -> Handlers:
+        """Returns the functions for those that the script lacks."""
 
 
 class ScriptError(SagehenError):
@@ -70,14 +92,14 @@ class UserScript:
 
 def find_script(model_dir: Path, environment: Environment) -> UserScript | None:
     """Raises ScriptError if SAGEMAKER_PROGRAM names a missing script."""
-    folders = [model_dir / CODE_FOLDER, *_submitted(environment)]
+    folders = [model_dir / CODE_FOLDER, *_submit_folder(environment)]
     for folder in folders:
         if (folder / environment.program).is_file():
             return UserScript(folder, environment.program)
     if environment.program_named:
-        looked = ", ".join(str(folder) for folder in folders)
+        searched = ", ".join(str(folder) for folder in folders)
         raise ScriptError(
-            f"SAGEMAKER_PROGRAM names {environment.program}, which is not in {looked}."
+            f"SAGEMAKER_PROGRAM names {environment.program}, which is not in {searched}."
         )
     return None
 
@@ -99,14 +121,14 @@ def find_requirements(model_dir: Path, environment: Environment) -> Path | None:
     return file if file.is_file() else None
 
 
-def _submitted(environment: Environment) -> list[Path]:
+def _submit_folder(environment: Environment) -> list[Path]:
     """Returns SAGEMAKER_SUBMIT_DIRECTORY if it is a local folder."""
-    named = environment.submit_directory.removeprefix("file://")
-    if not named.startswith("/"):
+    folder = environment.submit_directory.removeprefix("file://")
+    if not folder.startswith("/"):
         return []
-    if named.startswith(_OPT_ML):
-        return [environment.base_dir / named.removeprefix(_OPT_ML)]
-    return [Path(named)]
+    if folder.startswith(_OPT_ML):
+        return [environment.base_dir / folder.removeprefix(_OPT_ML)]
+    return [Path(folder)]
 
 
 def load_script(
@@ -129,38 +151,40 @@ class ScriptModel:
         self, module: ModuleType, model_dir: Path, defaults: Handlers, environment: Environment
     ) -> None:
         _check_exclusive(module)
-        self._input = _taking(_own(module, "input_fn") or defaults.input_fn, 2)
-        self._predict = _taking(_own(module, "predict_fn") or defaults.predict_fn, 2)
-        self._own_output = _own(module, "output_fn") is not None
-        self._output = _taking(_own(module, "output_fn") or defaults.output_fn, 2)
-        transform = _own(module, "transform_fn") or defaults.transform_of(module)
-        self._transform = _taking(transform, 4) if transform else self._three_steps
+        self._input = _with_arguments(_user_function(module, "input_fn") or defaults.input_fn, 2)
+        self._predict = _with_arguments(
+            _user_function(module, "predict_fn") or defaults.predict_fn, 2
+        )
+        self._has_output_fn = _user_function(module, "output_fn") is not None
+        self._output = _with_arguments(_user_function(module, "output_fn") or defaults.output_fn, 2)
+        transform = _user_function(module, "transform_fn") or defaults.transform_of(module)
+        self._transform = _with_arguments(transform, 4) if transform else self._three_steps
         self._default_accept = environment.default_accept or JSON
         self._failed = defaults.failed
         self._model_dir = model_dir
         context = Context({}, model_dir)
-        if (prepare := _own(module, "pre_model_fn")) is not None:
-            _taking(prepare, 1)(str(model_dir), context)
-        self._model = _taking(_own(module, "model_fn") or defaults.model_fn, 1)(
+        if (prepare := _user_function(module, "pre_model_fn")) is not None:
+            _with_arguments(prepare, 1)(str(model_dir), context)
+        self._model = _with_arguments(_user_function(module, "model_fn") or defaults.model_fn, 1)(
             str(model_dir), context
         )
         # After model_fn, because its errors come first.
-        defaults.check_whole(module)
-        if (warm_up := _own(module, "model_warmup_fn")) is not None:
-            _taking(warm_up, 2)(str(model_dir), self._model, context)
+        defaults.check_complete(module)
+        if (warm_up := _user_function(module, "model_warmup_fn")) is not None:
+            _with_arguments(warm_up, 2)(str(model_dir), self._model, context)
 
     def call(self, request: ModelRequest) -> ModelAnswer:
         context = Context(request.headers, self._model_dir)
-        accept = request.header(b"accept")
-        if not accept or accept == "*/*":
-            accept = self._default_accept
+        accept = accepted_type(request.header(b"accept"), self._default_accept)
         try:
-            return by_model(_answer(self._transformed(request, accept, context), accept, context))
+            return by_model(
+                _to_answer(self._transformed(request, accept, context), accept, context)
+            )
         except (Refusal, MemoryError):
             raise
-        except Exception as problem:
-            log.error("The model's code raised.\n%s", user_traceback(problem).rstrip())
-            return by_model(self._failed(problem))
+        except Exception as error:
+            log.error("The model's code raised.\n%s", user_traceback(error).rstrip())
+            return by_model(self._failed(error))
 
     def _transformed(self, request: ModelRequest, accept: str, context: Context) -> Any:
         content_type = request.header(b"content-type") or None
@@ -174,7 +198,7 @@ class ScriptModel:
     ) -> Any:
         """The default for `transform_fn`."""
         prediction = self._predict(self._input(data, content_type, context), model, context)
-        if is_in_pieces(prediction) and not self._own_output:
+        if is_streamed(prediction) and not self._has_output_fn:
             return prediction
         return self._output(prediction, accept, context)
 
@@ -182,46 +206,48 @@ class ScriptModel:
         self._model = None
 
 
-def _own(module: ModuleType, name: str) -> Callable[..., Any] | None:
+def _user_function(module: ModuleType, name: str) -> Callable[..., Any] | None:
     return getattr(module, name, None)
 
 
 def _check_exclusive(module: ModuleType) -> None:
     steps = ("input_fn", "predict_fn", "output_fn")
-    if _own(module, "transform_fn") and any(_own(module, step) for step in steps):
+    if _user_function(module, "transform_fn") and any(
+        _user_function(module, step) for step in steps
+    ):
         raise ScriptError(
             "Cannot use transform_fn implementation in conjunction with "
             "input_fn, predict_fn, and/or output_fn implementation"
         )
 
 
-def _taking(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+def _with_arguments(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     """Adapts a function to `count` arguments and an optional context."""
     try:
-        taken = len(inspect.signature(function).parameters)
+        parameter_count = len(inspect.signature(function).parameters)
     except ValueError:  # some C functions have no signature
-        taken = count
-    if taken == count + 1:
+        parameter_count = count
+    if parameter_count == count + 1:
         return function
     name = getattr(function, "__name__", function)
 
     def without_context(*arguments: Any) -> Any:
-        if taken != count:
-            raise TypeError(f"{name} takes {taken} arguments but {count} were given.")
+        if parameter_count != count:
+            raise TypeError(f"{name} takes {parameter_count} arguments but {count} were given.")
         return function(*arguments[:count])
 
     return without_context
 
 
-def _answer(result: Any, accept: str, context: Context) -> ModelAnswer:
+def _to_answer(result: Any, accept: str, context: Context) -> ModelAnswer:
     """Accepts a body, whole or streamed, and its type."""
     content_type = accept
     if isinstance(result, tuple) and len(result) == 2:
         result, content_type = result
     body, rest = b"", None
-    if is_in_pieces(result):
+    if is_streamed(result):
         # An error before the first piece is an ordinary one.
-        pieces = in_pieces(result)
+        pieces = iter_pieces(result)
         if body := next(pieces, b""):
             rest = pieces
     else:

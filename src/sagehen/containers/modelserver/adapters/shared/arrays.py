@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from sagehen.containers.modelserver.adapters.shared import codecs
@@ -13,11 +14,12 @@ from sagehen.containers.modelserver.environment import Environment
 __all__ = [
     "ArrayModel",
     "ArrayRows",
-    "encoded",
-    "in_groups",
-    "read",
-    "refused",
+    "decode_body",
+    "encode_accepted_type",
+    "evaluation_error",
     "rows_of",
+    "run_in_groups",
+    "split_rows",
 ]
 
 T = TypeVar("T")
@@ -42,43 +44,42 @@ class ArrayModel:
     def __init__(
         self, predict: Callable[[Any], Any], environment: Environment, dtype: str = "float32"
     ) -> None:
-        self._function: Callable[[Any], Any] | None = predict
+        self._function = predict
         self._dtype = dtype
         self._default_accept = environment.default_accept or codecs.JSON
 
     def decode(self, body: bytes, content_type: str) -> ArrayRows:
-        values = read(
+        values = decode_body(
             body, content_type, lambda data, kind: rows_of(data, kind, self._dtype), "numbers"
         )
         return ArrayRows(values.shape[0], values)  # sparse matrices have no len
 
     def predict(self, batch: Sequence[ArrayRows]) -> list[Any]:
-        return in_groups(batch, _kind, self._together)
+        return run_in_groups(batch, _kind, self._predict_together)
 
-    def _together(self, batch: Sequence[ArrayRows]) -> list[Any]:
+    def _predict_together(self, batch: Sequence[ArrayRows]) -> list[Any]:
         import numpy
 
         if len(batch) == 1:
             return [self._predictions(batch[0].values)]
-        together = self._predictions(numpy.concatenate([rows.values for rows in batch]))
-        predictions, at = [], 0
-        for rows in batch:
-            predictions.append(together[at : at + rows.count])
-            at += rows.count
-        return predictions
+        combined = self._predictions(numpy.concatenate([rows.values for rows in batch]))
+        return split_rows(combined, [rows.count for rows in batch])
 
     def _predictions(self, values: Any) -> Any:
-        assert self._function is not None, "the model is closed"
         try:
             return self._function(values)
-        except ValueError as problem:
-            raise refused(problem) from problem
+        except ValueError as error:
+            raise evaluation_error(error) from error
 
     def encode(self, prediction: Any, accept: str) -> ModelAnswer:
-        return encoded(prediction, accept, self._default_accept, codecs.encode)
+        return encode_accepted_type(prediction, accept, self._default_accept, codecs.encode)
 
     def close(self) -> None:
-        self._function = None
+        self._function = _closed
+
+
+def _closed(_values: Any) -> Any:
+    raise RuntimeError("the model was unloaded")
 
 
 def _kind(rows: ArrayRows) -> Hashable:
@@ -88,22 +89,30 @@ def _kind(rows: ArrayRows) -> Hashable:
     return rows.values.dtype, rows.values.shape[1:]
 
 
-def in_groups(
+def run_in_groups(
     batch: Sequence[T], key: Callable[[T], Hashable], run: Callable[[Sequence[T]], Sequence[R]]
 ) -> list[R]:
     """Runs members with equal keys together."""
     if len(batch) == 1:
         return list(run(batch))
     groups: dict[Hashable, list[int]] = {}
-    for at, member in enumerate(batch):
-        groups.setdefault(key(member), []).append(at)
+    for index, member in enumerate(batch):
+        groups.setdefault(key(member), []).append(index)
     results: dict[int, R] = {}
-    for places in groups.values():
-        results.update(zip(places, run([batch[at] for at in places]), strict=True))
-    return [results[at] for at in range(len(batch))]
+    for indices in groups.values():
+        results.update(zip(indices, run([batch[index] for index in indices]), strict=True))
+    return [results[index] for index in range(len(batch))]
 
 
-def read(body: bytes, content_type: str, decode: Callable[[bytes, str], T], of_what: str) -> T:
+def split_rows(values: Any, counts: Sequence[int]) -> list[Any]:
+    """Splits the rows of a combined prediction: `counts` are those of its requests, in order."""
+    ends = [*accumulate(counts)]
+    return [values[end - count : end] for end, count in zip(ends, counts, strict=True)]
+
+
+def decode_body(
+    body: bytes, content_type: str, decode: Callable[[bytes, str], T], expected: str
+) -> T:
     """Raises Refusal: 415 for UnsupportedFormat or no type, else 400."""
     kind = media_type(content_type)
     if not kind:
@@ -112,28 +121,28 @@ def read(body: bytes, content_type: str, decode: Callable[[bytes, str], T], of_w
         if not body.strip():
             raise ValueError("it is empty")
         return decode(body, kind)
-    except codecs.UnsupportedFormat as problem:
-        raise Refusal(415, str(problem)) from problem
+    except codecs.UnsupportedFormat as error:
+        raise Refusal(415, str(error)) from error
     except MemoryError:
         raise
-    except Exception as problem:
-        raise Refusal(400, f"The body is not {kind} of {of_what}: {problem}") from problem
+    except Exception as error:
+        raise Refusal(400, f"The body is not {kind} of {expected}: {error}") from error
 
 
-def refused(problem: Exception | str) -> Refusal:
-    return Refusal(400, f"Unable to evaluate payload provided: {problem}")
+def evaluation_error(error: Exception | str) -> Refusal:
+    return Refusal(400, f"Unable to evaluate payload provided: {error}")
 
 
-def encoded(
+def encode_accepted_type(
     prediction: T,
     accept: str,
     default: str,
     encode: Callable[[T, str], str | bytes],
-    known: Sequence[str] = (codecs.JSON, codecs.CSV, codecs.NPY),
+    supported: Sequence[str] = (codecs.JSON, codecs.CSV, codecs.NPY),
 ) -> ModelAnswer:
     """Uses the first accepted type. Raises Refusal 406."""
-    for each in (accept or "*/*").split(","):
-        kind = media_type(each)
+    for part in (accept or "*/*").split(","):
+        kind = media_type(part)
         kind = default if kind in ("*/*", "") else kind
         try:
             body = encode(prediction, kind)
@@ -143,7 +152,7 @@ def encoded(
     raise Refusal(
         406,
         f"Accept type {accept} is not supported. "
-        f"Please use supported accept types: {', '.join(known)}.",
+        f"Please use supported accept types: {', '.join(supported)}.",
     )
 
 
@@ -159,7 +168,7 @@ def rows_of(data: Any, content_type: str, dtype: str) -> Any:
         values = numpy.asarray(table.cells).reshape(table.count, table.columns)
     else:
         values = codecs.decode(data, content_type)
-        codecs.refuse_object(values)
+        codecs.reject_object(values)
     if 0 in values.shape:  # not size: 0 for a sparse matrix of zeros
         raise ValueError("it has no rows")
     if values.ndim < 2:

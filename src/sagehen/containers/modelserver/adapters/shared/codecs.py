@@ -14,11 +14,12 @@ __all__ = [
     "NPZ",
     "TEXT_TYPES",
     "UnsupportedFormat",
+    "accepted_type",
     "decode",
     "encode",
     "json_text",
     "media_type",
-    "refuse_object",
+    "reject_object",
 ]
 
 
@@ -27,20 +28,25 @@ def media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-PIECE = 10_000
+def accepted_type(accept: str, default: str) -> str:
+    """Returns `default` for a request that accepts everything."""
+    return default if accept in ("", "*/*") else accept
+
+
+PIECE_VALUES = 10_000
 """Values per call of `json`, some ten milliseconds, in which the server cannot answer `/ping`."""
 
 
 def json_text(value: Any, default: Callable[[Any], Any] | None = None) -> str:
     """Like `json.dumps(value, default=default)`, but lets other threads run."""
-    if _size(value) <= PIECE:
+    if _size(value) <= PIECE_VALUES:
         return json.dumps(value, default=default)
     return "".join(_pieces(value, default))
 
 
 def _pieces(value: Any, default: Callable[[Any], Any] | None) -> Iterator[str]:
     size = _size(value)
-    if size <= PIECE:
+    if size <= PIECE_VALUES:
         yield json.dumps(value, default=default)
     elif isinstance(value, dict):
         for at, (key, item) in enumerate(value.items()):
@@ -49,7 +55,7 @@ def _pieces(value: Any, default: Callable[[Any], Any] | None) -> Iterator[str]:
             yield from _pieces(item, default)
         yield "}"
     else:
-        step = len(value) * PIECE // size
+        step = len(value) * PIECE_VALUES // size
         for at in range(0, len(value), max(step, 1)):
             yield ", " if at else "["
             if step > 1:
@@ -73,8 +79,8 @@ def _size(value: Any) -> int:
 JSON, CSV = "application/json", "text/csv"
 NPY, NPZ = "application/x-npy", "application/x-npz"
 TEXT_TYPES = (JSON, CSV)
-MOST_UNPACKED_BYTES = 256 * 1024 * 1024
-MOST_SPARSE_ROWS = 1 << 24
+MAX_UNPACKED_BYTES = 256 * 1024 * 1024
+MAX_SPARSE_ROWS = 1 << 24
 """Limit for NPZ, where few bytes can mean many rows."""
 
 
@@ -83,13 +89,13 @@ class UnsupportedFormat(Exception):
 
     def __init__(self, content_type: str | None, *, of_answer: bool = False) -> None:
         self.content_type = content_type or "Unknown"
-        ours = f"{JSON}, {CSV} or {NPY}"
+        supported = f"{JSON}, {CSV} or {NPY}"
         if of_answer:
-            advice = f"Accept {ours}, or write an output_fn that writes it."
+            advice = f"Accept {supported}, or write an output_fn that writes it."
         elif content_type:
-            advice = f"Send {ours}, or write an input_fn that reads it."
+            advice = f"Send {supported}, or write an input_fn that reads it."
         else:
-            advice = f"The request names no ContentType: give one, such as {ours}."
+            advice = f"The request names no ContentType: give one, such as {supported}."
         super().__init__(
             f"Content type {content_type} is not supported by this framework. {advice}"
         )
@@ -106,7 +112,7 @@ def decode(data: Any, content_type: str) -> Any:
     return decoder(data)
 
 
-def refuse_object(values: Any) -> None:
+def reject_object(values: Any) -> None:
     """Raises ValueError for JSON objects."""
     if values.ndim == 0 and values.dtype == object:
         raise ValueError("it is an object; send a list of rows, such as [[1, 2], [3, 4]]")
@@ -136,7 +142,7 @@ def _from_csv(data: Any) -> Any:
 def _from_npy(data: bytes) -> Any:
     import numpy
 
-    with _as_said():
+    with _reject_false_headers():
         # Unpickling would run the sender's code.
         return numpy.load(io.BytesIO(data), allow_pickle=False)
 
@@ -148,22 +154,22 @@ def _from_npz(data: bytes) -> Any:
 
     with zipfile.ZipFile(io.BytesIO(data)) as packed:
         size = sum(member.file_size for member in packed.infolist())
-    if size > MOST_UNPACKED_BYTES:
-        raise ValueError(f"it unpacks to {size} bytes; at most {MOST_UNPACKED_BYTES} are taken")
-    with _as_said():
+    if size > MAX_UNPACKED_BYTES:
+        raise ValueError(f"it unpacks to {size} bytes; at most {MAX_UNPACKED_BYTES} are taken")
+    with _reject_false_headers():
         matrix = sparse.load_npz(io.BytesIO(data))
-    if matrix.shape[0] > MOST_SPARSE_ROWS:
-        raise ValueError(f"it has {matrix.shape[0]} rows; at most {MOST_SPARSE_ROWS} are taken")
+    if matrix.shape[0] > MAX_SPARSE_ROWS:
+        raise ValueError(f"it has {matrix.shape[0]} rows; at most {MAX_SPARSE_ROWS} are taken")
     return matrix
 
 
 @contextlib.contextmanager
-def _as_said() -> Iterator[None]:
+def _reject_false_headers() -> Iterator[None]:
     """The header claims more than the body holds: a bad request, not out of memory."""
     try:
         yield
-    except MemoryError as problem:
-        raise ValueError(f"it does not have as many numbers as its head says: {problem}") from None
+    except MemoryError as error:
+        raise ValueError(f"it has fewer numbers than its header says: {error}") from None
 
 
 def _to_json(prediction: Any) -> str:

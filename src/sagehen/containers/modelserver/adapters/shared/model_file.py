@@ -14,7 +14,7 @@ __all__ = ["ModelFileError", "load_file", "nested_hint", "one_file", "top_files"
 
 T = TypeVar("T")
 
-MOST_LOOKED_AT = 1000
+MAX_FILES_SEARCHED = 1000
 """Limit for the search below the top."""
 _CLASS_OF_MAIN = re.compile(
     r"Can't get attribute '([^']+)' on <module '(?:__main__|sagehen\.containers\.modelserver\.)"
@@ -25,28 +25,28 @@ class ModelFileError(SagehenError):
     """The model file is missing, ambiguous or cannot be loaded."""
 
 
-def one_file(model_dir: Path, patterns: Iterable[str], wanted: str) -> Path:
-    """Raises ModelFileError, which names `wanted`, unless one file at the top matches."""
+def one_file(model_dir: Path, patterns: Iterable[str], expected: str) -> Path:
+    """Raises ModelFileError, which names `expected`, unless one file at the top matches."""
     patterns = tuple(patterns)
     files = top_files(model_dir)
-    found = sorted(path for path in files if _matches(path, patterns))
-    if not found:
+    matches = sorted(path for path in files if _matches(path, patterns))
+    if not matches:
         names = ", ".join(sorted(path.name for path in files)) or "no file"
         raise ModelFileError(
-            f"The model's archive needs {wanted}; at its top there is {names}."
+            f"The model's archive needs {expected}; at its top there is {names}."
             + nested_hint(model_dir, patterns)
         )
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    if len(matches) > 1:
+        names = ", ".join(path.name for path in matches)
         raise ModelFileError(
             f"The model's archive has several models, {names}: leave one of them, or say which "
             "to load by a code/inference.py with a model_fn."
         )
-    return found[0]
+    return matches[0]
 
 
 def top_files(model_dir: Path) -> list[Path]:
-    """Skips hidden files."""
+    """The files at the archive's top, without hidden ones."""
     return [path for path in model_dir.iterdir() if path.is_file() and path.name[0] != "."]
 
 
@@ -56,10 +56,10 @@ def nested_hint(model_dir: Path, patterns: Iterable[str]) -> str:
     `patterns` match paths below that folder.
     """
     patterns = tuple(patterns)
-    for path in itertools.islice(_deeper_files(model_dir), MOST_LOOKED_AT):
+    for path in itertools.islice(_nested_files(model_dir), MAX_FILES_SEARCHED):
         if _matches(path, patterns):
             inside = path.relative_to(model_dir)
-            depth = len(next(one for one in patterns if path.match(one)).split("/"))
+            depth = len(next(pattern for pattern in patterns if path.match(pattern)).split("/"))
             folder = Path(*inside.parts[:-depth])
             return (
                 f" It has {inside}: pack from inside the folder "
@@ -68,14 +68,14 @@ def nested_hint(model_dir: Path, patterns: Iterable[str]) -> str:
     return ""
 
 
-def _deeper_files(model_dir: Path) -> Iterator[Path]:
-    for place, folders, files in os.walk(model_dir):
+def _nested_files(model_dir: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(model_dir):
         folders.sort()
-        if Path(place) == model_dir:
+        if Path(folder) == model_dir:
             # The code folder's files belong there.
             folders[:] = [name for name in folders if name != "code"]
         else:
-            yield from (Path(place, name) for name in sorted(files) if not name.startswith("."))
+            yield from (Path(folder, name) for name in sorted(files) if not name.startswith("."))
 
 
 def _matches(path: Path, patterns: tuple[str, ...]) -> bool:
@@ -88,13 +88,13 @@ def load_file(load: Callable[[Path], T], path: Path) -> T:
         return load(path)
     except (MemoryError, ModelFileError):
         raise
-    except Exception as problem:
+    except Exception as error:
         # The server's folder means nothing to users.
-        reason = str(problem).replace(f"{path.parent}/", "").strip()
-        reason = reason or "the file is no model, or is cut off"
+        reason = str(error).replace(f"{path.parent}/", "").strip()
+        reason = reason or "the file is not a model, or is cut off"
         raise ModelFileError(
-            f"Model {path.name} cannot be loaded: {type(problem).__name__}: {reason}"
-        ) from problem
+            f"Model {path.name} cannot be loaded: {type(error).__name__}: {reason}"
+        ) from error
 
 
 def unpickled(path: Path) -> Any:
@@ -107,18 +107,18 @@ def unpickled(path: Path) -> Any:
         raise
 
 
-def _pickle_hint(problem: BaseException | None) -> str:
+def _pickle_hint(error: BaseException | None) -> str:
     """Returns advice about missing modules, else ""."""
-    if isinstance(problem, ModuleNotFoundError):
-        package = (problem.name or "").partition(".")[0]
+    if isinstance(error, ModuleNotFoundError):
+        package = (error.name or "").partition(".")[0]
         return (
             f"The model was saved with {package}, which is not installed here: name it in "
             "code/requirements.txt, beside a code/inference.py."
         )
-    found = _CLASS_OF_MAIN.search(str(problem)) if isinstance(problem, AttributeError) else None
-    if found is None:
+    match = _CLASS_OF_MAIN.search(str(error)) if isinstance(error, AttributeError) else None
+    if match is None:
         return ""
-    name = found[1]
+    name = match[1]
     return (
         f"{name} was defined in the script that saved the model, and a pickle has only its name: "
         f"put it into code/inference.py, save the model where it is imported (from inference "

@@ -15,13 +15,13 @@ __all__ = [
     "ROWS",
     "NamedRows",
     "Tensor",
-    "apart",
     "as_tensor",
     "by_column",
     "by_row",
+    "concatenate",
     "content",
     "kind",
-    "together",
+    "split",
 ]
 
 LISTS, ROWS, COLUMNS = "", "predictions", "outputs"
@@ -68,8 +68,8 @@ def by_column(columns: Any, inputs: Sequence[Tensor], form: str, lone: bool = Fa
             raise ValueError(f"the model takes an object of {_names(inputs)}")
         columns = {inputs[0].name: columns}
     if columns.keys() != {tensor.name for tensor in inputs}:
-        given = ", ".join(map(str, columns)) or "nothing"
-        raise ValueError(f"the model takes {_names(inputs)}, and was given {given}")
+        names = ", ".join(map(str, columns)) or "nothing"
+        raise ValueError(f"the model takes {_names(inputs)}, and was given {names}")
     arrays = {tensor.name: as_tensor(columns[tensor.name], tensor, lone) for tensor in inputs}
     counts = {len(array) for array in arrays.values() if array.ndim}
     if len(counts) > 1:
@@ -88,8 +88,8 @@ def as_tensor(value: Any, tensor: Tensor, lone: bool = False) -> Any:
     """
     try:
         array = _typed(value, tensor)
-    except (ValueError, TypeError, OverflowError) as problem:
-        raise ValueError(f"input {tensor.name!r}: {problem}") from problem
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ValueError(f"input {tensor.name!r}: {error}") from error
     if tensor.shape is None:
         return array
     if lone and array.ndim == len(tensor.shape) - 1:
@@ -97,8 +97,8 @@ def as_tensor(value: Any, tensor: Tensor, lone: bool = False) -> Any:
     if lone and array.ndim == len(tensor.shape) + 1 and array.shape[-1] == 1:
         array = array[..., 0]
     if array.ndim != len(tensor.shape) or any(
-        wanted is not None and wanted != given
-        for wanted, given in zip(tensor.shape[1:], array.shape[1:], strict=True)
+        expected is not None and expected != actual
+        for expected, actual in zip(tensor.shape[1:], array.shape[1:], strict=True)
     ):
         raise ValueError(
             f"input {tensor.name!r} has the shape {_shown(array.shape)}, "
@@ -133,7 +133,7 @@ def _text(value: Any) -> Any:
     import numpy
 
     array = numpy.array(_unwrapped(value), dtype=object)
-    if any(not isinstance(each, str | bytes) for each in array.flat):
+    if any(not isinstance(item, str | bytes) for item in array.flat):
         raise ValueError("it is not all text")
     return array
 
@@ -141,7 +141,7 @@ def _text(value: Any) -> Any:
 def _unwrapped(value: Any) -> Any:
     """Decodes `{"b64": …}` to bytes."""
     if isinstance(value, list):
-        return [_unwrapped(each) for each in value]
+        return [_unwrapped(item) for item in value]
     if isinstance(value, dict) and value.keys() == {"b64"}:
         return base64.b64decode(value["b64"], validate=True)
     return value
@@ -152,7 +152,7 @@ def kind(rows: NamedRows) -> Hashable:
     return tuple(array.shape[1:] for array in rows.arrays.values())
 
 
-def together(batch: Sequence[NamedRows]) -> dict[str, Any]:
+def concatenate(batch: Sequence[NamedRows]) -> dict[str, Any]:
     import numpy
 
     if len(batch) == 1:
@@ -162,7 +162,7 @@ def together(batch: Sequence[NamedRows]) -> dict[str, Any]:
     }
 
 
-def apart(outputs: Mapping[str, Any], batch: Sequence[NamedRows]) -> list[dict[str, Any]] | None:
+def split(outputs: Mapping[str, Any], batch: Sequence[NamedRows]) -> list[dict[str, Any]] | None:
     """Returns None if an output lacks one entry per row."""
     if len(batch) == 1:
         return [dict(outputs)]
@@ -195,7 +195,7 @@ def _plain(output: Any) -> Any:
 
 def _in_rows(plain: dict[str, Any]) -> Any:
     """Returns an object per row, or whole outputs if some lack one entry per row."""
-    lengths = {len(each) if isinstance(each, list) else -1 for each in plain.values()}
+    lengths = {len(output) if isinstance(output, list) else -1 for output in plain.values()}
     if len(lengths) > 1 or -1 in lengths:
         return plain
     return [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]

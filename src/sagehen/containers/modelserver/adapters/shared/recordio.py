@@ -75,7 +75,7 @@ def _tensor(value: memoryview) -> _Tensor:
     for field, content in _fields(value):
         if field in _TENSORS and isinstance(content, memoryview):
             return _read_tensor(content, _TENSORS[field])
-    raise ValueError("a record's value is no tensor of numbers")
+    raise ValueError("a record's value is not a tensor of numbers")
 
 
 def _read_tensor(content: memoryview, form: str) -> _Tensor:

@@ -59,7 +59,7 @@ def _numbers(line: bytes, delimiter: bytes, form: str) -> "array[float]":
 
 def _delimiter(line: bytes) -> bytes:
     line = line.strip()
-    return next((each for each in _DELIMITERS if each in line), b",")
+    return next((delimiter for delimiter in _DELIMITERS if delimiter in line), b",")
 
 
 def parse_libsvm(body: bytes, columns: int | None = None) -> Table:

@@ -1,22 +1,17 @@
 """Serves TensorFlow models as SageMaker's TensorFlow Serving container does."""
 
-import importlib.util
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sagehen.base.extras import missing_library
+from sagehen.base.extras import require_library
 from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
-from sagehen.containers.modelserver.adapters.script.script import (
-    Scripted,
-    find_script,
-    load_script,
-)
+from sagehen.containers.modelserver.adapters.script.script import ScriptAdapter, UserScript
 from sagehen.containers.modelserver.adapters.shared import codecs
 from sagehen.containers.modelserver.adapters.shared import named_tensors as tensors
-from sagehen.containers.modelserver.adapters.shared.arrays import in_groups
+from sagehen.containers.modelserver.adapters.shared.arrays import run_in_groups
 from sagehen.containers.modelserver.adapters.shared.codecs import media_type
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
 from sagehen.containers.modelserver.adapters.shared.named_tensors import NamedRows
@@ -30,20 +25,18 @@ from sagehen.containers.modelserver.adapters.tensorflow.bundles import (
 )
 from sagehen.containers.modelserver.adapters.tensorflow.rest_json import (
     JSON_LINES,
+    method_results,
     read_examples,
     request_content,
-    results,
-    text_of,
+    to_json,
 )
 from sagehen.containers.modelserver.adapters.tensorflow.script import (
-    Served,
+    ScriptServing,
     add_libraries,
     read_attributes,
     transform_of,
 )
 from sagehen.containers.modelserver.contract import (
-    BatchModel,
-    CallModel,
     ModelAnswer,
     ModelRequest,
     Refusal,
@@ -62,32 +55,27 @@ Outputs = dict[str, Any]
 
 def adapter(environment: Environment) -> "TensorFlowAdapter":
     """Raises Unavailable if TensorFlow is not installed."""
-    if importlib.util.find_spec("tensorflow") is None:
-        raise missing_library("TensorFlow", "tensorflow")
+    require_library("tensorflow", "TensorFlow", "tensorflow")
     return TensorFlowAdapter(environment)
 
 
-class TensorFlowAdapter(Scripted):
+class TensorFlowAdapter(ScriptAdapter):
     """Loads SavedModels in version folders, or a .keras file."""
 
-    def load(self, model_dir: Path) -> BatchModel | CallModel:
-        script = find_script(model_dir, self._environment)
-        if script is not None:
-            import_tensorflow()  # before the script imports it
-            add_libraries(script.folder, self._environment)
-            handlers = Handlers(self._serve, codecs.decode, _predict, encode_accepted, transform_of)
-            return load_script(script, model_dir, handlers, self._environment)
-        return self._load(str(model_dir))
+    def _handlers(self, script: UserScript) -> Handlers:
+        import_tensorflow()  # before the script imports it
+        add_libraries(script.folder, self._environment)
+        return Handlers(self._serve, codecs.decode, _predict, encode_accepted, transform_of)
 
-    def _serve(self, model_dir: str) -> Served:
-        return Served(self._load(model_dir))
+    def _serve(self, model_dir: str) -> ScriptServing:
+        return ScriptServing(self._load_model(Path(model_dir)))
 
-    def _load(self, model_dir: str) -> "TensorFlowModel":
-        bundles = load_bundles(Path(model_dir), self._environment.tensorflow)
+    def _load_model(self, model_dir: Path) -> "TensorFlowModel":
+        bundles = load_bundles(model_dir, self._environment.tensorflow)
         return TensorFlowModel(bundles, self._environment)
 
 
-def _predict(data: Any, model: Served) -> Any:
+def _predict(data: Any, model: ScriptServing) -> Any:
     return model.predict(data)
 
 
@@ -129,10 +117,10 @@ class TensorFlowModel:
             attributes.get("tfs-model-name", ""), attributes.get("tfs-model-version", "")
         )
         method = attributes.get("tfs-method", "predict")
-        return self._asked(request.body, request.header(b"content-type"), bundle, method)
+        return self._read_request(request.body, request.header(b"content-type"), bundle, method)
 
     def decode(self, body: bytes, content_type: str) -> TensorFlowRequest:
-        return self._asked(body, content_type, self.choose("", ""), "predict")
+        return self._read_request(body, content_type, self.choose("", ""), "predict")
 
     def choose(self, name: str, version: str) -> Bundle:
         """Raises Refusal."""
@@ -142,17 +130,17 @@ class TensorFlowModel:
             raise TfsRefusal(404, f"Servable not found for request: {which}")
         return bundle
 
-    def _asked(
+    def _read_request(
         self, body: bytes, content_type: str, bundle: Bundle, method: str
     ) -> TensorFlowRequest:
         try:
             content = request_content(body, media_type(content_type))
-        except codecs.UnsupportedFormat as problem:
-            raise TfsRefusal(415, f"Unsupported Media Type: {problem.content_type}") from problem
-        except (ValueError, RecursionError) as problem:
+        except codecs.UnsupportedFormat as error:
+            raise TfsRefusal(415, f"Unsupported Media Type: {error.content_type}") from error
+        except (ValueError, RecursionError) as error:
             kind = "CSV" if media_type(content_type) == codecs.CSV else "JSON"
-            raise TfsRefusal(400, f"{kind} Parse error: {problem}") from problem
-        return self._of(content, bundle, method)
+            raise TfsRefusal(400, f"{kind} Parse error: {error}") from error
+        return self._to_request(content, bundle, method)
 
     def versions(self, name: str, version: str) -> list[int]:
         return [
@@ -161,21 +149,23 @@ class TensorFlowModel:
             if bundle.name == name and version in ("", str(bundle.version))
         ]
 
-    def ask(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
+    def answer_rest(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
         """Answers a JSON body like TensorFlow Serving's REST API."""
         try:
             bundle = self.choose(name, version)
             content = json.loads(body)
             if not isinstance(content, dict):
                 raise ValueError("the body must be an object")
-            (outcome,) = self.predict([self._of(content, bundle, method)])
+            (outcome,) = self.predict([self._to_request(content, bundle, method)])
         except Refusal as refusal:
             return refusal.answer
-        except ValueError as problem:
-            return json_answer(400, {"error": f"JSON Parse error: {problem}"})
+        except ValueError as error:
+            return json_answer(400, {"error": f"JSON Parse error: {error}"})
         return self.encode(outcome, "")
 
-    def _of(self, content: dict[str, Any], bundle: Bundle, method: str) -> TensorFlowRequest:
+    def _to_request(
+        self, content: dict[str, Any], bundle: Bundle, method: str
+    ) -> TensorFlowRequest:
         name = content.get("signature_name") or "serving_default"
         signature = bundle.signatures.get(name)
         if signature is None:
@@ -186,52 +176,54 @@ class TensorFlowModel:
             )
         try:
             rows = _rows(content, signature, method)
-        except ValueError as problem:
-            raise TfsRefusal(400, f"Failed to process the request: {problem}") from problem
+        except ValueError as error:
+            raise TfsRefusal(400, f"Failed to process the request: {error}") from error
         return TensorFlowRequest(rows.count, rows, signature, method)
 
     def predict(
         self, batch: Sequence[TensorFlowRequest]
     ) -> list[tuple[Outputs, TensorFlowRequest]]:
-        outputs = in_groups(batch, _kind, self._together)
+        outputs = run_in_groups(batch, _kind, self._run_together)
         return list(zip(outputs, batch, strict=True))
 
-    def _together(self, batch: Sequence[TensorFlowRequest]) -> list[Outputs]:
+    def _run_together(self, batch: Sequence[TensorFlowRequest]) -> list[Outputs]:
         """Runs requests of one signature and row shape."""
         signature = batch[0].signature
-        if len(batch) > 1 and not signature.takes_rows:
-            return [self._together([asked])[0] for asked in batch]
-        rows = [asked.rows for asked in batch]
+        if len(batch) > 1 and not signature.combines_rows:
+            return [self._run_together([request])[0] for request in batch]
+        rows = [request.rows for request in batch]
         try:
-            outputs = signature.run(tensors.together(rows))
-        except SignatureError as problem:
-            raise TfsRefusal(400, str(problem)) from problem
-        return tensors.apart(outputs, rows) or [self._together([asked])[0] for asked in batch]
+            outputs = signature.run(tensors.concatenate(rows))
+        except SignatureError as error:
+            raise TfsRefusal(400, str(error)) from error
+        return tensors.split(outputs, rows) or [
+            self._run_together([request])[0] for request in batch
+        ]
 
     def encode(self, prediction: tuple[Outputs, TensorFlowRequest], accept: str) -> ModelAnswer:
         """Writes JSON, TensorFlow Serving's only format."""
-        outputs, asked = prediction
+        outputs, request = prediction
         try:
-            content = _content(outputs, asked)
-        except ValueError as problem:
-            raise TfsRefusal(400, str(problem)) from problem
-        kinds = [media_type(each) for each in accept.split(",")]
+            content = _content(outputs, request)
+        except ValueError as error:
+            raise TfsRefusal(400, str(error)) from error
+        kinds = [media_type(part) for part in accept.split(",")]
         kind = kinds[0] if {codecs.JSON, JSON_LINES} & {*kinds} else codecs.JSON
-        return ModelAnswer(200, text_of(content).encode(), kind)
+        return ModelAnswer(200, to_json(content).encode(), kind)
 
     def close(self) -> None:
         self._bundles.clear()
 
 
-def _content(outputs: Outputs, asked: TensorFlowRequest) -> Any:
+def _content(outputs: Outputs, request: TensorFlowRequest) -> Any:
     """Raises ValueError."""
-    if asked.method == "predict":
-        return tensors.content(outputs, asked.rows.form)
-    return {"results": results(outputs, asked.method)}
+    if request.method == "predict":
+        return tensors.content(outputs, request.rows.form)
+    return {"results": method_results(outputs, request.method)}
 
 
-def _kind(asked: TensorFlowRequest) -> Hashable:
-    return id(asked.signature), asked.method, tensors.kind(asked.rows)
+def _kind(request: TensorFlowRequest) -> Hashable:
+    return id(request.signature), request.method, tensors.kind(request.rows)
 
 
 def _rows(content: dict[str, Any], signature: ModelSignature, method: str) -> NamedRows:

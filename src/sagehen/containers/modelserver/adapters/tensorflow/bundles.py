@@ -15,7 +15,7 @@ from sagehen.containers.modelserver.adapters.shared.model_file import (
     one_file,
 )
 from sagehen.containers.modelserver.adapters.shared.named_tensors import Tensor
-from sagehen.containers.modelserver.environment import TensorFlow
+from sagehen.containers.modelserver.environment import TensorFlowSettings
 
 __all__ = [
     "Bundle",
@@ -29,7 +29,7 @@ __all__ = [
 _OPTIMIZERS = "keras.src.optimizers"
 _importing = threading.Lock()
 
-WANTED = "a SavedModel in a folder named by its version, as 1/saved_model.pb, or one file *.keras"
+EXPECTED = "a SavedModel in a folder named by its version, as 1/saved_model.pb, or one file *.keras"
 
 
 def import_tensorflow() -> None:
@@ -59,7 +59,7 @@ class ModelSignature:
         self._function = function
         self._specs = function.structured_input_signature[1]
         self.inputs = tuple(_tensor(name, spec) for name, spec in self._specs.items())
-        self.takes_rows = all(each.shape and each.shape[0] is None for each in self.inputs)
+        self.combines_rows = all(tensor.shape and tensor.shape[0] is None for tensor in self.inputs)
         """Whether one call may combine rows of several requests."""
 
     def run(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,16 +67,16 @@ class ModelSignature:
         import tensorflow
 
         try:
-            given = {
+            constants = {
                 name: tensorflow.constant(array, self._specs[name].dtype)
                 for name, array in arrays.items()
             }
-            return {name: output.numpy() for name, output in self._function(**given).items()}
-        except tensorflow.errors.ResourceExhaustedError as problem:
-            raise MemoryError(problem.message) from problem
-        except (tensorflow.errors.OpError, ValueError, TypeError) as problem:
-            reason = str(getattr(problem, "message", problem))
-            raise SignatureError(reason.partition("\n")[0]) from problem
+            return {name: output.numpy() for name, output in self._function(**constants).items()}
+        except tensorflow.errors.ResourceExhaustedError as error:
+            raise MemoryError(error.message) from error
+        except (tensorflow.errors.OpError, ValueError, TypeError) as error:
+            reason = str(getattr(error, "message", error))
+            raise SignatureError(reason.partition("\n")[0]) from error
 
 
 def _tensor(name: str, spec: Any) -> Tensor:
@@ -97,18 +97,18 @@ class Bundle:
     """Keeps the variables alive; signatures do not."""
 
 
-def load_bundles(model_dir: Path, settings: TensorFlow) -> list[Bundle]:
+def load_bundles(model_dir: Path, settings: TensorFlowSettings) -> list[Bundle]:
     """Sorts by name and version. Raises ModelFileError or MemoryError."""
     import_tensorflow()
     _use_threads(settings)
-    places = sorted(_saved_models(model_dir))
+    versions = sorted(_saved_models(model_dir))
     keras = list(model_dir.glob("*.keras"))
-    if places and not keras:
-        if len({place[:2] for place in places}) < len(places):
+    if versions and not keras:
+        if len({version_folder[:2] for version_folder in versions}) < len(versions):
             raise ModelFileError("The model's archive has two models of one name and version.")
-        return [_load(name, version, path) for name, version, path in places]
-    if keras and not places:
-        return [_load_keras(one_file(model_dir, ["*.keras"], WANTED))]
+        return [_load(name, version, path) for name, version, path in versions]
+    if keras and not versions:
+        return [_load_keras(one_file(model_dir, ["*.keras"], EXPECTED))]
     if keras:
         raise ModelFileError(
             f"The model's archive has both {keras[0].name} and a SavedModel: leave one of them."
@@ -118,10 +118,10 @@ def load_bundles(model_dir: Path, settings: TensorFlow) -> list[Bundle]:
             "The SavedModel lies at the archive's top: put it into a folder named by its version, "
             "as 1/saved_model.pb."
         )
-    raise ModelFileError(f"The model's archive needs {WANTED}; no SavedModel bundles found!")
+    raise ModelFileError(f"The model's archive needs {EXPECTED}; no SavedModel bundles found!")
 
 
-def _use_threads(settings: TensorFlow) -> None:
+def _use_threads(settings: TensorFlowSettings) -> None:
     """TensorFlow accepts thread counts only before its first operation."""
     import tensorflow
 

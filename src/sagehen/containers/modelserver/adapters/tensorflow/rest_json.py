@@ -19,7 +19,7 @@ from sagehen.containers.modelserver.adapters.shared.named_tensors import (
     Tensor,
 )
 
-__all__ = ["JSON_LINES", "read_examples", "request_content", "results", "text_of"]
+__all__ = ["JSON_LINES", "method_results", "read_examples", "request_content", "to_json"]
 
 JSON_LINES, JSONS = "application/jsonlines", "application/jsons"
 KEYS = frozenset(("instances", "inputs", "examples"))
@@ -73,11 +73,11 @@ def _csv_rows(text: str) -> list[Any]:
         else:
             lines = csv.reader(file, skipinitialspace=True)
         return [line[0] if len(line) == 1 else line for line in lines if line]
-    except csv.Error as problem:
-        raise ValueError(str(problem)) from problem
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
 
 
-def text_of(content: Any) -> str:
+def to_json(content: Any) -> str:
     """Writes JSON; bytes that are not UTF-8 become `{"b64": …}`."""
     return json_text(content, _from_bytes)
 
@@ -100,7 +100,7 @@ def read_examples(content: Mapping[str, Any], inputs: Sequence[Tensor]) -> Named
     examples, context = content.get("examples"), content.get("context") or {}
     if not isinstance(examples, list) or not examples:
         raise ValueError("Missing 'examples' key")
-    if not all(isinstance(each, dict) for each in [*examples, context]):
+    if not all(isinstance(part, dict) for part in [*examples, context]):
         raise ValueError("each example must be an object of features")
     serialized = [_serialized({**context, **example}) for example in examples]
     return NamedRows(len(examples), {inputs[0].name: numpy.array(serialized, object)}, LISTS)
@@ -109,21 +109,23 @@ def read_examples(content: Mapping[str, Any], inputs: Sequence[Tensor]) -> Named
 def _serialized(features: Mapping[str, Any]) -> bytes:
     from tensorflow import train
 
-    made = {name: _feature(name, value, train) for name, value in features.items()}
-    data: bytes = train.Example(features=train.Features(feature=made)).SerializeToString()
+    message_features = {name: _feature(name, value, train) for name, value in features.items()}
+    data: bytes = train.Example(
+        features=train.Features(feature=message_features)
+    ).SerializeToString()
     return data
 
 
 def _feature(name: str, value: Any, train: Any) -> Any:
     values = value if isinstance(value, list) else [value]
-    if all(isinstance(each, int) for each in values):
+    if all(isinstance(item, int) for item in values):
         return train.Feature(int64_list=train.Int64List(value=values))
-    if all(isinstance(each, int | float) for each in values):
+    if all(isinstance(item, int | float) for item in values):
         return train.Feature(float_list=train.FloatList(value=values))
-    if all(isinstance(each, str) or _is_bytes(each) for each in values):
+    if all(isinstance(item, str) or _is_bytes(item) for item in values):
         data = [
-            each.encode() if isinstance(each, str) else base64.b64decode(each["b64"])
-            for each in values
+            item.encode() if isinstance(item, str) else base64.b64decode(item["b64"])
+            for item in values
         ]
         return train.Feature(bytes_list=train.BytesList(value=data))
     raise ValueError(f"feature {name!r} must be numbers or text, or a list of either")
@@ -133,7 +135,7 @@ def _is_bytes(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"b64"}
 
 
-def results(outputs: Mapping[str, Any], method: str) -> list[Any]:
+def method_results(outputs: Mapping[str, Any], method: str) -> list[Any]:
     """Returns (label, score) pairs for classify, numbers for regress. Raises ValueError."""
     if method == "regress":
         values: list[Any] = next(iter(outputs.values())).reshape(-1).tolist()

@@ -30,7 +30,7 @@ __all__ = [
     "HandlerResponse",
     "RestModel",
     "RestServer",
-    "Served",
+    "ScriptServing",
     "TfsContext",
     "add_libraries",
     "read_attributes",
@@ -49,7 +49,7 @@ _RESOURCE = re.compile(r"/v1/models/([^/:]+)(?:/versions/(\d+))?(?::([a-z]+))?")
 class RestModel(Protocol):
     """The models behind the REST server."""
 
-    def ask(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
+    def answer_rest(self, body: bytes, name: str, version: str, method: str) -> ModelAnswer:
         """Answers TensorFlow Serving's JSON."""
 
     def versions(self, name: str, version: str) -> list[int]:
@@ -87,16 +87,16 @@ def _handler(model: RestModel) -> type[BaseHTTPRequestHandler]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            asked = _RESOURCE.fullmatch(self.path)
-            if asked is None or not asked[3]:
+            target = _RESOURCE.fullmatch(self.path)
+            if target is None or not target[3]:
                 self._answer(400, _error(f"Malformed request: POST {self.path}"))
                 return
-            answer = model.ask(body, asked[1], asked[2] or "", asked[3])
+            answer = model.answer_rest(body, target[1], target[2] or "", target[3])
             self._answer(answer.status, answer.body)
 
         def do_GET(self) -> None:
-            asked = _RESOURCE.fullmatch(self.path)
-            versions = model.versions(asked[1], asked[2] or "") if asked else []
+            target = _RESOURCE.fullmatch(self.path)
+            versions = model.versions(target[1], target[2] or "") if target else []
             if not versions:
                 self._answer(404, _error(f"Could not find any versions of model {self.path}"))
                 return
@@ -176,7 +176,7 @@ class ServedModel(RestModel, Protocol):
         """Raises Refusal."""
 
 
-class Served:
+class ScriptServing:
     """Serves a script directly or over REST."""
 
     def __init__(self, model: ServedModel) -> None:
@@ -217,11 +217,11 @@ class Served:
                 weakref.finalize(self, self._rest.close)
             return self._rest.address
 
-    def post(self, asked: TfsContext, body: Any) -> HandlerResponse:
+    def post(self, context: TfsContext, body: Any) -> HandlerResponse:
         """Acts as a POST to `asked.rest_uri`, without HTTP."""
         data = json.dumps(body) if isinstance(body, dict | list) else body
-        name, version = asked.model_name or self._model.default_name, asked.model_version or ""
-        answer = self._model.ask(bytes_of(data), name, version, asked.method or "predict")
+        name, version = context.model_name or self._model.default_name, context.model_version or ""
+        answer = self._model.answer_rest(bytes_of(data), name, version, context.method or "predict")
         return HandlerResponse(answer)
 
 
@@ -243,7 +243,7 @@ def transform_of(module: ModuleType) -> Callable[..., Any] | None:
     before = getattr(module, "input_handler", None)
     after = getattr(module, "output_handler", None)
     if handler is not None:
-        return _reporting(lambda model, body, asked: handler(body, asked))
+        return _with_error_answers(lambda model, body, context: handler(body, context))
     if before is None and after is None:
         return None
     if before is None or after is None:
@@ -251,26 +251,28 @@ def transform_of(module: ModuleType) -> Callable[..., Any] | None:
             "Handlers are not implemented correctly in user script: input_handler and "
             "output_handler go together, or there is a handler."
         )
-    return _reporting(
-        lambda model, body, asked: after(model.post(asked, before(body, asked)), asked)
+    return _with_error_answers(
+        lambda model, body, context: after(model.post(context, before(body, context)), context)
     )
 
 
-def _reporting(answer: Callable[[Served, io.BytesIO, TfsContext], Any]) -> Callable[..., Any]:
+def _with_error_answers(
+    answer: Callable[[ScriptServing, io.BytesIO, TfsContext], Any],
+) -> Callable[..., Any]:
     """Answers exceptions as the container does."""
 
     def transform(
-        model: Served, data: bytes | str, content_type: str, accept: str, context: Context
+        model: ScriptServing, data: bytes | str, content_type: str, accept: str, context: Context
     ) -> Any:
         body = bytes_of(data)
-        asked = model.context(context, content_type or JSON, accept, len(body))
+        tfs_context = model.context(context, content_type or JSON, accept, len(body))
         try:
-            return answer(model, io.BytesIO(body), asked)
+            return answer(model, io.BytesIO(body), tfs_context)
         except MemoryError:
             raise
-        except Exception as problem:
-            log.exception("exception handling request: %s", problem)
+        except Exception as error:
+            log.exception("exception handling request: %s", error)
             context.set_response_status(500)
-            return json.dumps({"error": str(problem)}), JSON
+            return json.dumps({"error": str(error)}), JSON
 
     return transform

@@ -1,20 +1,28 @@
 """Serves XGBoost models like SageMaker's XGBoost container."""
 
-import json
+import io
+import pickle
 import threading
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sagehen.containers.modelserver.adapters.script.script import Scripted, find_script
-from sagehen.containers.modelserver.adapters.shared.codecs import json_text, media_type
-from sagehen.containers.modelserver.adapters.shared.recordio import (
-    parse_recordio,
-    write_recordio,
+from sagehen.containers.modelserver.adapters.script.handlers import Handlers, encode_accepted
+from sagehen.containers.modelserver.adapters.script.script import ScriptAdapter, UserScript
+from sagehen.containers.modelserver.adapters.shared.arrays import split_rows
+from sagehen.containers.modelserver.adapters.shared.codecs import (
+    UnsupportedFormat,
+    accepted_type,
+    media_type,
 )
+from sagehen.containers.modelserver.adapters.shared.recordio import parse_recordio
 from sagehen.containers.modelserver.adapters.shared.table import Table, parse_csv, parse_libsvm
-from sagehen.containers.modelserver.adapters.xgboost.files import LoadedFile, load_boosters
+from sagehen.containers.modelserver.adapters.xgboost.files import (
+    LoadedFile,
+    load_boosters,
+    model_files,
+)
 from sagehen.containers.modelserver.adapters.xgboost.library import (
     Booster,
     BoosterError,
@@ -25,23 +33,20 @@ from sagehen.containers.modelserver.adapters.xgboost.library import (
     vote,
 )
 from sagehen.containers.modelserver.adapters.xgboost.outputs import (
+    ACCEPTED,
+    CSV,
+    JSON,
+    RECORDIO,
+    choose_encoders,
     select_outputs,
-    selected_csv,
 )
-from sagehen.containers.modelserver.adapters.xgboost.script import load_script_model
-from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer, Refusal
+from sagehen.containers.modelserver.contract import BatchModel, ModelAnswer, Refusal
 from sagehen.containers.modelserver.environment import Environment
 
 if TYPE_CHECKING:
     from sagehen.containers.modelserver.adapters.xgboost.forest import Forest, JointPredictor
 
 __all__ = ["XGBoostAdapter", "XGBoostModel", "adapter"]
-
-CSV, JSON, JSON_LINES = "text/csv", "application/json", "application/jsonlines"
-RECORDIO = "application/x-recordio-protobuf"
-ACCEPTED = (JSON, JSON_LINES, CSV)
-"""Also RECORDIO, if outputs are selected."""
-CSV_ANSWER = "text/csv; charset=utf-8"
 
 _FORMS = {
     "": "libsvm",
@@ -63,26 +68,26 @@ def adapter(environment: Environment) -> "XGBoostAdapter":
     return XGBoostAdapter(environment, find_library())
 
 
-class XGBoostAdapter(Scripted):
+class XGBoostAdapter(ScriptAdapter):
     """Loads the built-in algorithm's models, and those with a script."""
 
     def __init__(self, environment: Environment, library: Library) -> None:
         super().__init__(environment)
         self._library = library
         self._joint_predictor: JointPredictor | None = None
-        self._making = threading.Lock()
+        self._joint_lock = threading.Lock()
 
-    def load(self, model_dir: Path) -> BatchModel | CallModel:
-        script = find_script(model_dir, self._environment)
-        if script is not None:
-            return load_script_model(script, model_dir, self._environment)
+    def _handlers(self, script: UserScript) -> Handlers:
+        return Handlers(_load_booster, _to_matrix, _predict, encode_accepted)
+
+    def _load_model(self, model_dir: Path) -> BatchModel:
         files = load_boosters(self._library, model_dir, self._environment.ensemble)
         joint = self._joint() if self._environment.multi_model else None
         return XGBoostModel(files, self._environment, joint)
 
     def _joint(self) -> "JointPredictor":
         """Shared by all models, which two threads may load at once."""
-        with self._making:
+        with self._joint_lock:
             if self._joint_predictor is None:
                 # Imports NumPy, which single models and workers do not need.
                 from sagehen.containers.modelserver.adapters.xgboost.forest import (
@@ -111,13 +116,10 @@ class XGBoostModel:
         self._objective = self._boosters[0].objective
         self._classes = self._boosters[0].classes
         self._selected = environment.inference_output
-        # SageMaker's single-model container answers CSV by default and wraps JSON scores; its
-        # multi-model container answers a plain JSON list.
-        self._multi_model = environment.multi_model
         self._default_accept = environment.default_accept or (
             JSON if environment.multi_model else CSV
         )
-        self._encoders = self._choose_encoders()
+        self._encoders = choose_encoders(bool(self._selected), environment.multi_model)
         self._warm_up()
         self._forest: Forest | None = None
         self._pool = None
@@ -146,38 +148,38 @@ class XGBoostModel:
         if form is None:
             raise Refusal(415, _not_accepted(content_type))
         try:
-            table = self._parsed(body, form)
+            table = self._parse(body, form)
             if _INFINITY in table.cells or -_INFINITY in table.cells:
                 raise ValueError("the data contains an infinity or a number that is too large")
-        except ValueError as problem:
+        except ValueError as error:
             raise Refusal(
                 415,
                 f"Loading {form} data failed with Exception, please ensure data is in {form} "
-                f"format:\n {type(problem)}\n {problem}",
-            ) from problem
-        return table if table.columns == self._features else self._fitted(table, form)
+                f"format:\n {type(error)}\n {error}",
+            ) from error
+        return table if table.columns == self._features else self._padded(table, form)
 
-    def _parsed(self, body: bytes, form: str) -> Table:
+    def _parse(self, body: bytes, form: str) -> Table:
         if form == "csv":
             return parse_csv(body)
         if form == "libsvm":
             return parse_libsvm(body, self._features)
         return parse_recordio(body)
 
-    def _fitted(self, table: Table, form: str) -> Table:
+    def _padded(self, table: Table, form: str) -> Table:
         """Fills missing last columns with missing values, as XGBoost does."""
-        given, trained = table.columns, self._features
-        if given > trained or (self._strict and form != "libsvm" and given + 1 < trained):
+        columns, trained = table.columns, self._features
+        if columns > trained or (self._strict and form != "libsvm" and columns + 1 < trained):
             relation = "larger than" if form == "libsvm" else "not consistent with"
             raise Refusal(
                 400,
                 f"Unable to evaluate payload provided: Feature size of {form} inference data "
-                f"{given} is {relation} feature size of trained model {trained}.",
+                f"{columns} is {relation} feature size of trained model {trained}.",
             )
-        padding = array("f", [float("nan")]) * (trained - given)
+        padding = array("f", [float("nan")]) * (trained - columns)
         cells = array("f")
         for row in range(table.count):
-            cells += table.cells[row * given : (row + 1) * given]
+            cells += table.cells[row * columns : (row + 1) * columns]
             cells += padding
         return Table(table.count, trained, cells)
 
@@ -209,32 +211,27 @@ class XGBoostModel:
             cells = array("f", b"".join([table.cells for table in batch]))
         try:
             scores = self._scores(cells, rows)
-        except BoosterError as problem:
-            raise Refusal(400, f"Unable to evaluate payload provided: {problem}") from problem
+        except BoosterError as error:
+            raise Refusal(400, f"Unable to evaluate payload provided: {error}") from error
         values: list[Any] = scores.values
         if scores.vectors:
             width = scores.width
             values = [values[start : start + width] for start in range(0, rows * width, width)]
         if len(batch) == 1:
             return [values]
-        predictions, at = [], 0
-        for table in batch:
-            predictions.append(values[at : at + table.count])
-            at += table.count
-        return predictions
+        return split_rows(values, [table.count for table in batch])
 
     def _scores(self, cells: "array[float]", rows: int) -> Scores:
         members = [booster.predict(cells, rows) for booster in self._boosters]
         if len(members) == 1:
             return members[0]
-        together = vote if self._objective in _VOTING else average
-        return members[0]._replace(values=together([member.values for member in members]))
+        combine = vote if self._objective in _VOTING else average
+        return members[0]._replace(values=combine([member.values for member in members]))
 
     def encode(self, prediction: list[Any], accept: str) -> ModelAnswer:
         if not prediction:
             return _NO_CONTENT
-        if not accept or accept == "*/*":
-            accept = self._default_accept
+        accept = accepted_type(accept, self._default_accept)
         encoder = self._encoders.get(accept) or self._encoders.get(media_type(accept))
         if encoder is None:
             raise Refusal(
@@ -247,16 +244,8 @@ class XGBoostModel:
     def _selection(self, prediction: list[Any]) -> list[Any]:
         try:
             return select_outputs(prediction, self._selected, self._objective, self._classes)
-        except ValueError as problem:
-            raise Refusal(500, str(problem)) from problem
-
-    def _choose_encoders(self) -> dict[str, Callable[[list[Any]], ModelAnswer]]:
-        csv: Callable[[list[Any]], ModelAnswer] = _selected_csv if self._selected else _csv
-        plain = self._multi_model and not self._selected
-        wrap = _plain_json if plain else _selected_json if self._selected else _scores_json
-        lines = _selected_lines if self._selected else _lines
-        encoders = {CSV: csv, "csv": csv, JSON: wrap, "json": wrap, JSON_LINES: lines}
-        return {**encoders, RECORDIO: _selected_records} if self._selected else encoders
+        except ValueError as error:
+            raise Refusal(500, str(error)) from error
 
     def close(self) -> None:
         if self._forest is not None and self._pool is not None:
@@ -266,47 +255,43 @@ class XGBoostModel:
             booster.close()
 
 
-def _csv(scores: list[Any]) -> ModelAnswer:
-    """Writes one line, or a line per row for several scores."""
-    if isinstance(scores[0], list):
-        text = "\n".join(",".join(map(repr, row)) for row in scores)
-    else:
-        text = ",".join(map(repr, scores))
-    return ModelAnswer(200, text.encode(), CSV_ANSWER)
-
-
-def _scores_json(scores: list[Any]) -> ModelAnswer:
-    content = {"predictions": [{"score": score} for score in scores]}
-    return ModelAnswer(200, json_text(content).encode(), JSON)
-
-
-def _plain_json(scores: list[Any]) -> ModelAnswer:
-    return ModelAnswer(200, json_text(scores).encode(), JSON)
-
-
-def _lines(scores: list[Any]) -> ModelAnswer:
-    return _selected_lines([{"score": score} for score in scores])
-
-
-def _selected_csv(rows: list[Any]) -> ModelAnswer:
-    return ModelAnswer(200, selected_csv(rows).encode(), CSV_ANSWER)
-
-
-def _selected_json(rows: list[Any]) -> ModelAnswer:
-    return ModelAnswer(200, json_text({"predictions": rows}).encode(), JSON)
-
-
-def _selected_lines(rows: list[Any]) -> ModelAnswer:
-    return ModelAnswer(200, "".join(f"{json.dumps(row)}\n" for row in rows).encode(), JSON_LINES)
-
-
-def _selected_records(rows: list[Any]) -> ModelAnswer:
-    records = [
-        {key: value if isinstance(value, list) else [value] for key, value in row.items()}
-        for row in rows
-    ]
-    return ModelAnswer(200, write_recordio(records), RECORDIO)
-
-
 def _not_accepted(content_type: str) -> str:
     return f"{content_type} is not an accepted ContentType: {', '.join(filter(None, _FORMS))}."
+
+
+# Defaults for scripts, by the XGBoost package
+
+_PARSERS: dict[str, Callable[[bytes], Table]] = {
+    CSV: parse_csv,
+    "text/libsvm": parse_libsvm,
+    "text/x-libsvm": parse_libsvm,
+    RECORDIO: parse_recordio,
+}
+
+
+def _load_booster(model_dir: str) -> Any:
+    """Loads the archive's first file; SageMaker requires a model_fn instead."""
+    import xgboost
+
+    content = model_files(Path(model_dir))[0].read_bytes()
+    if content[:1] != b"{":
+        return pickle.load(io.BytesIO(content))
+    booster = xgboost.Booster({"nthread": 1})
+    booster.load_model(bytearray(content))
+    return booster
+
+
+def _to_matrix(data: Any, content_type: str) -> Any:
+    import numpy
+    import xgboost
+
+    parse = _PARSERS.get(media_type(content_type or "text/libsvm"))
+    if parse is None:
+        raise UnsupportedFormat(content_type)
+    table = parse(data.encode() if isinstance(data, str) else data)
+    cells = numpy.array(table.cells, dtype=numpy.float32).reshape(table.count, table.columns)
+    return xgboost.DMatrix(cells, nthread=1)
+
+
+def _predict(data: Any, model: Any) -> Any:
+    return model.predict(data, validate_features=False)

@@ -45,7 +45,7 @@ def load_boosters(library: Library, model_dir: Path, ensemble: bool) -> list[Loa
 
 
 def model_files(model_dir: Path) -> list[Path]:
-    """Skips hidden files. Raises ModelFileError if no other exists."""
+    """The files at the archive's top, without hidden ones. Raises ModelFileError for none."""
     if not model_dir.is_dir():
         raise ModelFileError(f"There is no model folder {model_dir}.")
     paths = sorted(top_files(model_dir))
@@ -74,7 +74,7 @@ def _load(library: Library, path: Path) -> LoadedFile:
             booster.unserialize(inside)
             return LoadedFile(booster, pickled=True)
         booster.load(content)
-    except BoosterError as problem:
+    except BoosterError as error:
         booster.close()
         if content.startswith(_OLD_BINARY):
             raise ModelFileError(
@@ -83,15 +83,15 @@ def _load(library: Library, path: Path) -> LoadedFile:
                 "save it as JSON or UBJSON, or install an older one here: "
                 "pip install 'xgboost-cpu<3.1' (which predicts wrongly with models that 3.1 and "
                 "newer have saved)"
-            ) from problem
+            ) from error
         if inside is not None:
             raise ModelFileError(
                 f"Model {path.name} cannot be loaded: it is a pickled Booster, of another XGBoost "
                 "than the one installed here reads. Unpickle it with the XGBoost that pickled it, "
                 "and save it by booster.save_model('model.json'), or, before 1.0, in its binary "
                 "form, which an XGBoost from 1.0 to 3.0 can load and save as JSON."
-            ) from problem
-        raise ModelFileError(f"Model {path.name} cannot be loaded: {problem}") from problem
+            ) from error
+        raise ModelFileError(f"Model {path.name} cannot be loaded: {error}") from error
     return LoadedFile(booster, pickled=False)
 
 

@@ -133,10 +133,10 @@ class ForestPool:
             self._free[-1] = (begin, new_size)
 
     def _resize(self, size: int) -> None:
-        kept = min(size, len(self._nodes.feature))
+        count = min(size, len(self._nodes.feature))
         resized = Nodes.empty(size)
         for old, new in zip(self._nodes, resized, strict=True):
-            new[:kept] = old[:kept]
+            new[:count] = old[:count]
         self._nodes = resized
 
     def _predicts_like(self, forest: Forest, trees: Trees, booster: Booster) -> bool:
@@ -192,10 +192,10 @@ def _predict(nodes: Nodes, rows: Sequence[Row]) -> list[float]:
         offsets = np.repeat(begins, counts)
     complete = not np.isnan(cells).any()
     for _ in range(max([forest.depth for forest in forests])):
-        asked = cells.take(nodes.feature.take(at) + offsets)
-        right = asked >= nodes.threshold.take(at)
+        compared = cells.take(nodes.feature.take(at) + offsets)
+        right = compared >= nodes.threshold.take(at)
         if not complete:
-            right |= np.isnan(asked) & nodes.missing_right.take(at)
+            right |= np.isnan(compared) & nodes.missing_right.take(at)
         at = nodes.left.take(at) + right
     sums = _sums(nodes.value.take(at), counts, [forest.base for forest in forests])
     return _scores(sums, forests)
@@ -246,11 +246,13 @@ class JointPredictor:
         for model, table in batch:
             rows[model] = rows.get(model, 0) + table.count
         if len(rows) == 1:
-            return self._predict_one(batch)
-        apart = {model for model, count in rows.items() if count > MAX_JOINT_ROWS}
-        return self._predict_apart(batch, apart) if apart else self._predict_together(batch)
+            return self._predict_single_model(batch)
+        separate = {model for model, count in rows.items() if count > MAX_JOINT_ROWS}
+        return (
+            self._predict_separately(batch, separate) if separate else self._predict_together(batch)
+        )
 
-    def _predict_one(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
+    def _predict_single_model(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:
         """Uses the library, except for one row of a model outside the processor's cache."""
         model = batch[0][0]
         if model is self._last() or sum(table.count for _, table in batch) > 1:
@@ -260,23 +262,23 @@ class JointPredictor:
         self._last = weakref.ref(model)
         return self._predict_together(batch)
 
-    def _predict_apart(
-        self, batch: Sequence[tuple[Model, Table]], apart: set[Model]
+    def _predict_separately(
+        self, batch: Sequence[tuple[Model, Table]], separate: set[Model]
     ) -> list[list[Any]]:
-        """Lets models in `apart` predict, unless busy."""
+        """Lets models in `separate` predict, unless busy."""
         predictions: list[list[Any]] = [[] for _ in batch]
-        together = [place for place, (model, _) in enumerate(batch) if model not in apart]
-        for model in apart:
-            own = [place for place, (other, _) in enumerate(batch) if other is model]
-            scores = model.predict_if_free([batch[place][1] for place in own])
+        joint_indices = [index for index, (model, _) in enumerate(batch) if model not in separate]
+        for model in separate:
+            indices = [index for index, (other, _) in enumerate(batch) if other is model]
+            scores = model.predict_if_free([batch[index][1] for index in indices])
             if scores is None:
-                together += own
+                joint_indices += indices
                 continue
-            for place, prediction in zip(own, scores, strict=True):
-                predictions[place] = prediction
-        rest = self._predict_together([batch[place] for place in together])
-        for place, prediction in zip(together, rest, strict=True):
-            predictions[place] = prediction
+            for index, prediction in zip(indices, scores, strict=True):
+                predictions[index] = prediction
+        rest = self._predict_together([batch[index] for index in joint_indices])
+        for index, prediction in zip(joint_indices, rest, strict=True):
+            predictions[index] = prediction
         return predictions
 
     def _predict_together(self, batch: Sequence[tuple[Model, Table]]) -> list[list[Any]]:

@@ -151,11 +151,11 @@ class Booster:
         return json.loads(text.value or b"{}")
 
     def _attribute(self, name: bytes) -> str:
-        value, found = ctypes.c_char_p(), ctypes.c_int()
+        value, exists = ctypes.c_char_p(), ctypes.c_int()
         self._library.call(
-            "XGBoosterGetAttr", self._handle, name, ctypes.byref(value), ctypes.byref(found)
+            "XGBoosterGetAttr", self._handle, name, ctypes.byref(value), ctypes.byref(exists)
         )
-        return (value.value or b"").decode() if found.value else ""
+        return (value.value or b"").decode() if exists.value else ""
 
     def predict(self, cells: "array[float]", rows: int) -> Scores:
         """Predicts `rows` rows of `features` numbers; NaN is missing. Not thread-safe. Raises

@@ -1,12 +1,22 @@
-"""Selects outputs by SAGEMAKER_INFERENCE_OUTPUT, like SageMaker's XGBoost container."""
+"""Writes answers like SageMaker's XGBoost container: scores, or the outputs that
+SAGEMAKER_INFERENCE_OUTPUT selects."""
 
+import json
 from collections.abc import Callable, Sequence
 from math import nan
 from typing import Any
 
-__all__ = ["select_outputs", "selected_csv"]
+from sagehen.containers.modelserver.adapters.shared.codecs import json_text
+from sagehen.containers.modelserver.adapters.shared.recordio import write_recordio
+from sagehen.containers.modelserver.contract import ModelAnswer
 
-Score = float | list[float]
+__all__ = ["ACCEPTED", "CSV", "JSON", "RECORDIO", "choose_encoders", "select_outputs"]
+
+CSV, JSON, JSON_LINES = "text/csv", "application/json", "application/jsonlines"
+RECORDIO = "application/x-recordio-protobuf"
+ACCEPTED = (JSON, JSON_LINES, CSV)
+"""Also RECORDIO, if outputs are selected."""
+CSV_ANSWER = "text/csv; charset=utf-8"
 
 _CLASSIFICATION = {"predicted_label", "labels", "raw_score", "raw_scores"}
 _PROBABILISTIC = _CLASSIFICATION | {"probability", "probabilities"}
@@ -44,13 +54,6 @@ def select_outputs(
     ]
 
 
-def selected_csv(rows: Sequence[dict[str, Any]]) -> str:
-    return "\n".join(
-        ",".join(f'"{value}"' if isinstance(value, list) else str(value) for value in row.values())
-        for row in rows
-    )
-
-
 def _predicted_label(score: Any, objective: str, _: int) -> float:
     if objective == "binary:logistic":
         return int(score > 0.5)
@@ -82,3 +85,74 @@ _OUTPUTS: dict[str, Callable[[Any, str, int], Any]] = {
     "raw_scores": _all,
     "predicted_score": _highest,
 }
+
+
+def choose_encoders(
+    selected: bool, multi_model: bool
+) -> dict[str, Callable[[list[Any]], ModelAnswer]]:
+    """Returns the encoders by content type.
+
+    SageMaker's single-model container wraps scores in JSON objects; its multi-model container
+    answers a plain list.
+
+    Args:
+        selected: the encoders take dicts of selected outputs instead of scores.
+    """
+    if selected:
+        return {
+            **dict.fromkeys((CSV, "csv"), _selected_csv),
+            **dict.fromkeys((JSON, "json"), _selected_json),
+            JSON_LINES: _selected_lines,
+            RECORDIO: _selected_records,
+        }
+    return {
+        **dict.fromkeys((CSV, "csv"), _csv),
+        **dict.fromkeys((JSON, "json"), _plain_json if multi_model else _scores_json),
+        JSON_LINES: _lines,
+    }
+
+
+def _csv(scores: list[Any]) -> ModelAnswer:
+    """Writes one line, or a line per row for several scores."""
+    if isinstance(scores[0], list):
+        text = "\n".join(",".join(map(repr, row)) for row in scores)
+    else:
+        text = ",".join(map(repr, scores))
+    return ModelAnswer(200, text.encode(), CSV_ANSWER)
+
+
+def _scores_json(scores: list[Any]) -> ModelAnswer:
+    content = {"predictions": [{"score": score} for score in scores]}
+    return ModelAnswer(200, json_text(content).encode(), JSON)
+
+
+def _plain_json(scores: list[Any]) -> ModelAnswer:
+    return ModelAnswer(200, json_text(scores).encode(), JSON)
+
+
+def _lines(scores: list[Any]) -> ModelAnswer:
+    return _selected_lines([{"score": score} for score in scores])
+
+
+def _selected_csv(rows: list[Any]) -> ModelAnswer:
+    text = "\n".join(
+        ",".join(f'"{value}"' if isinstance(value, list) else str(value) for value in row.values())
+        for row in rows
+    )
+    return ModelAnswer(200, text.encode(), CSV_ANSWER)
+
+
+def _selected_json(rows: list[Any]) -> ModelAnswer:
+    return ModelAnswer(200, json_text({"predictions": rows}).encode(), JSON)
+
+
+def _selected_lines(rows: list[Any]) -> ModelAnswer:
+    return ModelAnswer(200, "".join(f"{json.dumps(row)}\n" for row in rows).encode(), JSON_LINES)
+
+
+def _selected_records(rows: list[Any]) -> ModelAnswer:
+    records = [
+        {key: value if isinstance(value, list) else [value] for key, value in row.items()}
+        for row in rows
+    ]
+    return ModelAnswer(200, write_recordio(records), RECORDIO)

@@ -126,8 +126,8 @@ def read_trees(booster: Booster) -> Trees:
     try:
         learner = _DECODER.decode(_saved(booster)).learner
         base_score = float(learner.learner_model_param.base_score.strip("[]"))
-    except (BoosterError, msgspec.MsgspecError, ValueError) as problem:
-        raise UnsupportedModelError from problem
+    except (BoosterError, msgspec.MsgspecError, ValueError) as error:
+        raise UnsupportedModelError from error
     objective = _OBJECTIVES.get(learner.objective.name)
     model = learner.gradient_booster.model
     if objective is None or model is None or learner.gradient_booster.name != "gbtree":
@@ -186,7 +186,9 @@ def _nodes_and_roots(trees: Sequence[_Tree]) -> tuple[Nodes, Indices]:
     leaf = left < 0
     if not (leaf | ((right == left + 1) & (right < np.repeat(sizes, sizes)))).all():
         raise UnsupportedModelError
-    conditions = np.array([one for tree in trees for one in tree.split_conditions], np.float32)
+    conditions = np.array(
+        [condition for tree in trees for condition in tree.split_conditions], np.float32
+    )
     nodes = Nodes(
         np.where(leaf, 0, _column(trees, "split_indices")).astype(np.int32),
         np.where(leaf, np.float32(np.inf), conditions).astype(np.float32),
@@ -222,9 +224,9 @@ for _name in ("expf", "logf"):
 
 
 def _sigmoid(margins: Floats) -> Floats:
-    one = np.float32(1)
+    unit = np.float32(1)
     powers = [_MATH.expf(min(-margin, 88.7)) for margin in margins.tolist()]
-    return one / ((np.array(powers, np.float32) + one) + np.float32(1e-16))
+    return unit / ((np.array(powers, np.float32) + unit) + np.float32(1e-16))
 
 
 def _exponential(margins: Floats) -> Floats:
@@ -242,8 +244,8 @@ def _single(base_score: float) -> float:
 def _logit(base_score: float) -> float:
     if not 0 < base_score < 1:
         raise UnsupportedModelError
-    one = np.float32(1)
-    return -float(_MATH.logf(one / np.float32(base_score) - one))
+    unit = np.float32(1)
+    return -float(_MATH.logf(unit / np.float32(base_score) - unit))
 
 
 def _logarithm(base_score: float) -> float:

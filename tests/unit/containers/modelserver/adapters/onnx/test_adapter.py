@@ -3,15 +3,16 @@ import sys
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, save
-from sklearn.linear_model import LogisticRegression
 
 from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.onnx.adapter import adapter
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
 from sagehen.containers.modelserver.contract import ModelRequest
+from support.frameworks import onnx
+from support.frameworks import onnx_helper as helper
 
-FLOAT, INT64, STRING = TensorProto.FLOAT, TensorProto.INT64, TensorProto.STRING
+FLOAT, INT64, STRING = 1, 7, 8
+"""helper.TensorProto's numbers of these types."""
 
 
 @pytest.fixture
@@ -27,8 +28,9 @@ def put(base_dir):
             [helper.make_tensor(*each) for each in constants],
         )
         opsets = [helper.make_opsetid("", 17)]
-        save(
-            helper.make_model(graph, opset_imports=opsets, ir_version=9), base_dir / "model" / name
+        onnx.save(
+            helper.make_model(graph, opset_imports=opsets, ir_version=9),
+            base_dir / "model" / name,
         )
 
     return write
@@ -56,6 +58,8 @@ def total(put, load_as):
 
 @pytest.fixture(scope="module")
 def classifier():
+    from sklearn.linear_model import LogisticRegression
+
     rows = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     return LogisticRegression().fit(rows, np.where(rows.sum(axis=1) > 0, "yes", "no"))
 

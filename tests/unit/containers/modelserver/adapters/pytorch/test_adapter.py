@@ -1,6 +1,7 @@
 import io
 import json
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,13 @@ from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.pytorch.adapter import adapter
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
 from sagehen.containers.modelserver.contract import ModelRequest, Refusal
+
+# Imported by `_import_torch`.
+torch: Any
+Double: Any
+Particular: Any
+Several: Any
+Share: Any
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 

@@ -229,4 +229,4 @@ def transform_fn(m, d, c, a, context):
 """)
     answer = call(model)
     assert answer.status == 500
-    assert b"is none of an answer" in answer.body
+    assert b"it must be from 200 to 599" in answer.body

@@ -4,10 +4,10 @@ import io
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 from sagehen.containers.modelserver.adapters.shared import codecs
 from sagehen.containers.modelserver.adapters.shared.arrays import rows_of
+from support.frameworks import sparse
 
 
 def packed(matrix):
@@ -26,14 +26,14 @@ def boastful(count):
 
 @pytest.mark.parametrize("count", [10, 10**13])
 def test_a_head_that_says_more_than_there_is(count):
-    with pytest.raises(ValueError, match=r"EOF|its head says"):
+    with pytest.raises(ValueError, match=r"EOF|its header says"):
         codecs.decode(boastful(count), codecs.NPY)
 
 
 def test_a_small_body_does_not_unpack_to_a_large_one(monkeypatch):
     body = packed(sparse.csr_matrix(np.ones((100, 100))))
     assert codecs.decode(body, codecs.NPZ).shape == (100, 100)
-    monkeypatch.setattr(codecs, "MOST_UNPACKED_BYTES", 10_000)
+    monkeypatch.setattr(codecs, "MAX_UNPACKED_BYTES", 10_000)
     with pytest.raises(ValueError, match=r"unpacks to \d+ bytes; at most 10000"):
         codecs.decode(body, codecs.NPZ)
 

@@ -67,7 +67,7 @@ def test_sparse_rows():
         (record(b"\x0a\x05ab"), "cut off"),
         (record(field(1, b"abc")), "cut off"),
         (record(floats(1) + field(2, varint(9)) + field(3, varint(2))), "do not fit"),
-        (record(b"", 9), "no tensor"),
+        (record(b"", 9), "not a tensor"),
         (struct.pack("<II", 0xCED7230A, 0), "no feature"),
         (record(field(1, b"") + field(3, varint(1 << 40))), "too many"),
         (named(1 << 40), "no feature"),

@@ -4,7 +4,6 @@ import sys
 
 import numpy as np
 import pytest
-import xgboost
 
 from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
@@ -12,6 +11,7 @@ from sagehen.containers.modelserver.adapters.shared.recordio import write_record
 from sagehen.containers.modelserver.adapters.xgboost.adapter import adapter
 from sagehen.containers.modelserver.adapters.xgboost.library import find_library
 from sagehen.containers.modelserver.contract import Refusal
+from support.frameworks import xgboost
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from array import array
 
 import numpy as np
 import pytest
-import xgboost
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +32,7 @@ from support.fixtures.xgboost_models import (
     trained_for,
     written,
 )
+from support.frameworks import xgboost
 
 OBJECTIVES = sorted(xgboost_trees._OBJECTIVES)
 

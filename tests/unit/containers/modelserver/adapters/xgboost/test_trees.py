@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import xgboost
 
 from sagehen.containers.modelserver.adapters.xgboost import trees as xgboost_trees
 from sagehen.containers.modelserver.adapters.xgboost.library import Booster
@@ -21,6 +20,7 @@ from support.fixtures.xgboost_models import (
     trained_for,
     written,
 )
+from support.frameworks import xgboost
 
 
 def test_nodes_roots_depth_and_base():

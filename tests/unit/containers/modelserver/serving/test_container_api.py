@@ -6,10 +6,11 @@ import os
 from urllib.parse import quote
 
 import pytest
-import xgboost
 
-from sagehen.containers.modelserver.serving import container_contract as module
-from sagehen.containers.modelserver.serving.container_contract import PAGE_SIZE, Trimmer
+from sagehen.containers.modelserver.serving import container_api as module
+from sagehen.containers.modelserver.serving.container_api import PAGE_SIZE
+from sagehen.containers.modelserver.serving.loading import HeapTrimmer
+from support.frameworks import xgboost
 
 
 @pytest.fixture
@@ -199,7 +200,7 @@ async def test_a_model_too_big_for_the_memory_is_507(serving, put_script, base_d
 
 async def test_memory_is_asked_for_back_after_each_unloading(multi, put, regressor, monkeypatch):
     asked = []
-    monkeypatch.setattr(Trimmer, "ask", lambda _: asked.append("trim"))
+    monkeypatch.setattr(HeapTrimmer, "request", lambda _: asked.append("trim"))
     async with multi() as server:
         client = await server.connect()
         await client.request("POST", "/models", put("a", 0, regressor))

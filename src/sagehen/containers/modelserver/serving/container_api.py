@@ -1,4 +1,5 @@
-"""SageMaker's HTTP contracts for single-model and multi-model containers."""
+"""The HTTP API of SageMaker's containers: for one model, and for many (see `SingleModelApi` and
+`MultiModelApi`)."""
 
 import asyncio
 import bisect
@@ -11,8 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest, Refusal
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.serving.batching import BATCH_SLOTS
-from sagehen.containers.modelserver.serving.loading import LoadedModel, Loader
-from sagehen.containers.modelserver.serving.malloc_trim import trim
+from sagehen.containers.modelserver.serving.loading import Loader, ServableModel
 from sagehen.containers.modelserver.serving.responses import (
     dying,
     error,
@@ -23,7 +23,7 @@ from sagehen.containers.modelserver.serving.responses import (
     still_loading,
 )
 
-__all__ = ["MultiModel", "SingleModel", "Trimmer"]
+__all__ = ["MultiModelApi", "SingleModelApi"]
 
 PAGE_SIZE = 100
 MAX_NAME_LENGTH = 1024
@@ -38,16 +38,15 @@ class _Loading(NamedTuple):
     done: asyncio.Future[ModelAnswer]
 
 
-class MultiModel:
-    """Serves models by opaque names."""
+class MultiModelApi:
+    """`/models`: loads, lists, invokes and unloads models by opaque names."""
 
     def __init__(self, loader: Loader, environment: Environment) -> None:
         self._loader = loader
         self._root = os.path.normpath(environment.models_dir)
-        self._models: dict[str, LoadedModel] = {}
+        self._models: dict[str, ServableModel] = {}
         self._loading: dict[str, _Loading] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._trimmer = Trimmer()
 
     def handle(self, request: ModelRequest) -> None:
         path = request.path.partition("?")[0]
@@ -61,7 +60,7 @@ class MultiModel:
         elif path.startswith("/models/"):
             self._model_call(unquote(path[8:]), request)
         else:
-            request.respond(_nothing_at(path))
+            request.respond(_unknown_path(path))
 
     def _invoke(self, name: str, request: ModelRequest) -> None:
         loaded = self._models.get(name)
@@ -101,7 +100,7 @@ class MultiModel:
         return json_answer(200, content)
 
     async def _load(self, request: ModelRequest) -> ModelAnswer:
-        name, url = self._wanted(request)
+        name, url = self._parse_load(request)
         if name in self._models:
             return _conflict(name)
         if name in self._loading:
@@ -114,24 +113,24 @@ class MultiModel:
         done.set_result(answer)
         return answer
 
-    def _wanted(self, request: ModelRequest) -> tuple[str, str]:
+    def _parse_load(self, request: ModelRequest) -> tuple[str, str]:
         try:
-            wanted = json.loads(request.body)
-            name, url = wanted["model_name"], wanted["url"]
+            content = json.loads(request.body)
+            name, url = content["model_name"], content["url"]
             str(name).encode()  # raises for lone surrogates, valid in JSON
         except (ValueError, TypeError, KeyError):
             raise Refusal(400, 'The body must be {"model_name": "…", "url": "…"}.') from None
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH or "/" in name:
             raise Refusal(400, "model_name must be a string of 1 to 1024 characters without '/'.")
         if not isinstance(url, str) or not os.path.normpath(url).startswith(self._root + os.sep):
-            raise Refusal(400, f"url must be a folder under {self._root}.")
+            raise Refusal(400, f"url is {url!r}; it must be a folder under {self._root}.")
         return name, url
 
     async def _load_once(self, name: str, url: str) -> ModelAnswer:
         try:
             self._models[name] = await self._loader.load(name, url, self._lose)
         except Exception as problem:
-            await self._loader.sweep_memory()
+            await self._loader.free_memory()
             return failure(problem)
         return json_answer(200, {"status": f'Model "{name}" registered'})
 
@@ -147,15 +146,13 @@ class MultiModel:
         if loaded is None:
             return not_loaded(name)
         await self._loader.unload(loaded)
-        del loaded
-        self._trimmer.ask()
         return json_answer(200, {"status": f'Model "{name}" unregistered'})
 
     async def _end_loading(self, loading: _Loading) -> bool:
         """Returns whether loading has ended. Code that never returns would block other loads."""
         done, _ = await asyncio.wait({loading.done}, timeout=GIVE_UP_SECONDS)
         if not done:
-            self._loader.give_up(loading.url)
+            self._loader.abort_load(loading.url)
             done, _ = await asyncio.wait({loading.done}, timeout=END_SECONDS)
         return bool(done)
 
@@ -181,10 +178,13 @@ def _name_of(token: str) -> str:
     try:
         return bytes.fromhex(token).decode()
     except ValueError:
-        raise Refusal(400, f"next_page_token {token[:100]!r} is none of this server's.") from None
+        raise Refusal(
+            400,
+            f"next_page_token {token[:100]!r} is not valid: use a nextPageToken of this server.",
+        ) from None
 
 
-def _described(loaded: LoadedModel) -> dict[str, str]:
+def _described(loaded: ServableModel) -> dict[str, str]:
     return {"modelName": loaded.name, "modelUrl": loaded.url}
 
 
@@ -192,7 +192,7 @@ def _conflict(name: str) -> ModelAnswer:
     return error(409, "ConflictStatusException", f"Model {name} is already registered.")
 
 
-def _nothing_at(path: str) -> ModelAnswer:
+def _unknown_path(path: str) -> ModelAnswer:
     return error(
         404,
         "ResourceNotFoundException",
@@ -206,19 +206,19 @@ def _wrong_method(request: ModelRequest) -> ModelAnswer:
     )
 
 
-class SingleModel:
-    """Serves one model, once loaded."""
+class SingleModelApi:
+    """`/ping` and `/invocations` of one model, once it is loaded."""
 
     def __init__(self) -> None:
-        self.loaded: LoadedModel | None = None
+        self.loaded: ServableModel | None = None
 
     def handle(self, request: ModelRequest) -> None:
         path = request.path.partition("?")[0]
-        wanted = _METHODS.get(path)
-        if wanted is None:
+        method = _METHODS.get(path)
+        if method is None:
             request.respond(error(404, "ResourceNotFoundException", f"There is no {path} here."))
-        elif request.method != wanted:
-            request.respond(error(405, "MethodNotAllowedException", f"{path} takes {wanted} only."))
+        elif request.method != method:
+            request.respond(error(405, "MethodNotAllowedException", f"{path} takes {method} only."))
         elif self.loaded is None:
             request.respond(still_loading())
         elif path == "/ping":
@@ -229,26 +229,3 @@ class SingleModel:
 
 
 _METHODS = {"/ping": "GET", "/invocations": "POST"}
-
-
-TRIM_SECONDS = 1.0
-"""Trimming visits the whole heap for milliseconds or tens of them, too long to do for every
-unloaded model.
-"""
-
-
-class Trimmer:
-    """Trims once for all calls of `ask` within `seconds`."""
-
-    def __init__(self, seconds: float = TRIM_SECONDS) -> None:
-        self._seconds = seconds
-        self._trimming: asyncio.Task[None] | None = None
-
-    def ask(self) -> None:
-        if self._trimming is None:
-            self._trimming = asyncio.get_running_loop().create_task(self._trim())
-
-    async def _trim(self) -> None:
-        await asyncio.sleep(self._seconds)
-        self._trimming = None
-        await asyncio.to_thread(trim)

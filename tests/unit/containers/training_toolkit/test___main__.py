@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.base.own_python import make_own_python, own_python
+from support import wheels
 from support.fixtures.scriptrunner import RESOURCES
 from support.wheels import make_wheel
 from unit.containers.python_envs import test_environments as projects
@@ -182,7 +183,7 @@ def test_a_package_is_installed_and_run_as_a_module(job, tmp_path):
     for name, text in {
         "pyproject.toml": projects.PROJECT,
         "backend.py": projects.BACKEND.replace(', requires="shade==1.0"', ""),
-        "wheels.py": Path(projects.wheels_module.__file__).read_text(),
+        "wheels.py": Path(wheels.__file__).read_text(),
     }.items():
         (job.base / "code" / name).write_text(text)
     job.environ |= {"PIP_NO_INDEX": "1", "SAGEHEN_ENVIRONMENTS": str(tmp_path / "environments")}
@@ -321,7 +322,7 @@ class TestBad:
         job.script("train.py", "")
         job.parameters["sagemaker_mpi_enabled"] = "true"
         assert (
-            "sagemaker_mpi_enabled is set, but scripts are not distributed so here. Use torch_dist"
+            "sagemaker_mpi_enabled is set, but this distribution is not supported. Use torch_dist"
             in self.failure(job)
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sagehen.containers.modelserver.serving import container_contract as multi
+from sagehen.containers.modelserver.serving import container_api as multi
 from sagehen.containers.modelserver.workers import process
 from support.wheels import make_wheel
 
