@@ -135,10 +135,10 @@ def describe(connection: Connection, job: InferenceJobRecord) -> dict[str, Any]:
     training = None
     if job.state is InferenceState.ACTIVE:
         training = training_jobs.get(connection, job.job_name)
-    told = {
+    described = {
         "jobName": job.job_name,
         "type": job.type,
-        **_standing(job, training),
+        **_status_of(job, training),
         "creationTime": shown_time(job.created_at),
         "startTime": shown_time(training.started_at if training else job.started_at),
         "endTime": shown_time(job.ended_at),
@@ -147,11 +147,11 @@ def describe(connection: Connection, job: InferenceJobRecord) -> dict[str, Any]:
         "failureReason": job.failure_reason,
     }
     if job.state is InferenceState.QUEUED:
-        told["queuePosition"] = inference_jobs.position(connection, job)
-    return told
+        described["queuePosition"] = inference_jobs.position(connection, job)
+    return described
 
 
-def _standing(job: InferenceJobRecord, training: TrainingJobRecord | None) -> dict[str, Any]:
+def _status_of(job: InferenceJobRecord, training: TrainingJobRecord | None) -> dict[str, Any]:
     if job.state is InferenceState.QUEUED:
         return {"status": "Queued", "secondaryStatus": "Queued"}
     if training is not None and training.job_id == job.job_id:

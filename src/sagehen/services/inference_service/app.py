@@ -19,11 +19,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote
 
+from starlette import responses
 from starlette.types import Receive, Scope, Send
 
 from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
 from sagehen.base.settings.inference_service import InferenceServiceSettings
-from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head
+from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head, whole_response
 from sagehen.frame.own_paths.access import OwnSite
 from sagehen.services.inference_service import service_store as inference_services
 from sagehen.services.inference_service.answers import (
@@ -44,7 +45,7 @@ from sagehen.services.inference_service.service import (
     undeclared_reason,
 )
 from sagehen.state.database import Database
-from sagehen.wire.http import Request
+from sagehen.wire.http import Request, Response
 from sagehen.wire.scope import Signing, signing_of
 
 __all__ = ["InferenceServices"]
@@ -96,7 +97,7 @@ class InferenceServices:
         self._intake = intake
         self._jobs = jobs
         self._counts = counts
-        self._acts: dict[tuple[str, bool], Callable[[_Exchange], Awaitable[ServiceAnswer]]] = {
+        self._handlers: dict[tuple[str, bool], Callable[[_Exchange], Awaitable[ServiceAnswer]]] = {
             ("POST", False): self._post,
             ("GET", False): self._list,
             ("GET", True): self._describe,
@@ -111,26 +112,31 @@ class InferenceServices:
             return False
         try:
             service = await asyncio.to_thread(self._service, path[1])
-            is_ours = service is not None or await self._is_astray(request, path)
+            is_ours = service is not None or await self._means_missing_service(request, path)
         except Exception as error:
-            await _send(send, _failure(error))
+            await _response(_failure(error))(scope, receive, send)
             return True
         if not is_ours:
             return False
         if service is None:
-            await _send(send, plain_answer(404, f"No service has the stage {path[1]}."))
+            missing = plain_answer(404, f"No service has the stage {path[1]}.")
+            await _response(missing)(scope, receive, send)
             return True
         job_name = None if path[2] is None else unquote(path[2])
         answer = await self._answer(_Exchange(request, service, job_name, receive))
         if answer is not None:
-            await _send(send, answer)
+            await _response(answer)(scope, receive, send)
         return True
 
-    async def _is_astray(self, request: Request, path: re.Match[str]) -> bool:
+    async def _means_missing_service(self, request: Request, path: re.Match[str]) -> bool:
         """Returns whether a POST means a service, at a stage without one."""
-        return request.method == "POST" and path[2] is None and await asyncio.to_thread(self._any)
+        return (
+            request.method == "POST"
+            and path[2] is None
+            and await asyncio.to_thread(self._any_service)
+        )
 
-    def _any(self) -> bool:
+    def _any_service(self) -> bool:
         with self._database.read() as connection:
             return bool(inference_services.all_services(connection))
 
@@ -140,11 +146,11 @@ class InferenceServices:
         return None if service is None or service.record.closing else service
 
     async def _answer(self, exchange: _Exchange) -> ServiceAnswer | None:
-        act = self._acts.get((exchange.request.method, exchange.job_name is not None))
-        if act is None:
+        handle = self._handlers.get((exchange.request.method, exchange.job_name is not None))
+        if handle is None:
             return NO_TOKEN
         try:
-            return await act(exchange)
+            return await handle(exchange)
         except _Forbidden:
             self._counts.forbidden(exchange.service.stage)
             return FORBIDDEN
@@ -155,7 +161,7 @@ class InferenceServices:
 
     async def _post(self, exchange: _Exchange) -> ServiceAnswer:
         service = exchange.service
-        api_key = await self._open(exchange)
+        api_key = await self._authorize(exchange)
         paused = undeclared_reason(service.record, self._own)
         if paused is not None:
             raise ServiceUndeclared(paused)
@@ -171,14 +177,14 @@ class InferenceServices:
         """Turns every fault into the profile's errors. Raises Refused, ClientGone."""
         service = exchange.service
         bodies = self._bodies if service.settings.require_api_key else self._keyless_bodies
-        most_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)
+        max_bytes = min(service.settings.max_body_bytes, bodies.max_bytes)
         try:
-            async with bodies.read(exchange.receive, most_bytes) as body:
+            async with bodies.read(exchange.receive, max_bytes) as body:
                 idempotency_key = _idempotency_key(exchange.request)
-                asked = JobRequest(body=body, api_key=api_key, idempotency_key=idempotency_key)
-                return await self._intake.accept(service, asked)
+                request = JobRequest(body=body, api_key=api_key, idempotency_key=idempotency_key)
+                return await self._intake.accept(service, request)
         except BodyTooLarge as error:
-            raise Malformed(f"The body may have {most_bytes} bytes at most.") from error
+            raise Malformed(f"The body may have {max_bytes} bytes at most.") from error
         except (Refused, ClientGone):
             raise
         except SagehenError as error:
@@ -188,23 +194,23 @@ class InferenceServices:
             raise Failed(INTERNAL) from error
 
     async def _list(self, exchange: _Exchange) -> ServiceAnswer:
-        await self._open(exchange)
+        await self._authorize(exchange)
         query = dict(parse_qsl(exchange.request.raw_query))
         return ServiceAnswer(200, await asyncio.to_thread(self._jobs.page, exchange.service, query))
 
     async def _describe(self, exchange: _Exchange) -> ServiceAnswer:
-        await self._open(exchange)
+        await self._authorize(exchange)
         name = exchange.job_name or ""
         return ServiceAnswer(
             200, await asyncio.to_thread(self._jobs.describe, exchange.service, name)
         )
 
     async def _stop(self, exchange: _Exchange) -> ServiceAnswer:
-        await self._open(exchange)
+        await self._authorize(exchange)
         name = exchange.job_name or ""
         return ServiceAnswer(202, await asyncio.to_thread(self._jobs.stop, exchange.service, name))
 
-    async def _open(self, exchange: _Exchange) -> str:
+    async def _authorize(self, exchange: _Exchange) -> str:
         """Returns the API key's name, "" where none is required. Raises _Forbidden."""
         if exchange.service.settings.require_api_key:
             return await asyncio.to_thread(self._key_name, exchange.request)
@@ -214,15 +220,15 @@ class InferenceServices:
         return ""
 
     def _key_name(self, request: Request) -> str:
-        given = request.headers.get("x-api-key", "")
-        if not 0 < len(given) <= LONGEST_KEY:
+        key = request.headers.get("x-api-key", "")
+        if not 0 < len(key) <= LONGEST_KEY:
             raise _Forbidden
-        digest = hashlib.sha256(given.encode("latin-1")).hexdigest()
+        digest = hashlib.sha256(key.encode("latin-1")).hexdigest()
         with self._database.read() as connection:
-            found = inference_services.key_by_digest(connection, digest)
-        if found is None or not hmac.compare_digest(found.key_sha256, digest):
+            record = inference_services.key_by_digest(connection, digest)
+        if record is None or not hmac.compare_digest(record.key_sha256, digest):
             raise _Forbidden
-        return found.name
+        return record.name
 
 
 class _Forbidden(Exception): ...
@@ -237,12 +243,12 @@ def _is_signed(request: Request) -> bool:
 
 
 def _idempotency_key(request: Request) -> str | None:
-    given = request.headers.get("idempotency-key")
-    if given is None:
+    key = request.headers.get("idempotency-key")
+    if key is None:
         return None
-    if not (0 < len(given) <= LONGEST_KEY and given.isascii() and given.isprintable()):
+    if not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
         raise Malformed(f"Idempotency-Key must have 1 to {LONGEST_KEY} printable characters.")
-    return given
+    return key
 
 
 def _failure(error: Exception) -> ServiceAnswer:
@@ -253,14 +259,6 @@ def _failure(error: Exception) -> ServiceAnswer:
     return plain_answer(500, INTERNAL)
 
 
-async def _send(send: Send, answer: ServiceAnswer) -> None:
-    data = answer.data
-    headers = {
-        "content-type": "application/json",
-        "content-length": str(len(data)),
-        "x-amzn-requestid": str(uuid.uuid4()),
-        **answer.headers,
-    }
-    fields = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": answer.status, "headers": fields})
-    await send({"type": "http.response.body", "body": data})
+def _response(answer: ServiceAnswer) -> responses.Response:
+    headers = {"content-type": "application/json", "x-amzn-requestid": str(uuid.uuid4())}
+    return whole_response(Response(answer.status, {**headers, **answer.headers}, answer.data))

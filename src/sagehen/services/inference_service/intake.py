@@ -29,7 +29,7 @@ from sagehen.services.inference_service.records import (
     InferenceJobRecord,
     InferenceState,
 )
-from sagehen.services.inference_service.request_body import InlineInput, JobBody, read_wanted
+from sagehen.services.inference_service.request_body import InlineInput, JobBody, read_body
 from sagehen.services.inference_service.service import Service, load_service
 from sagehen.services.inference_service.slots import Slots
 from sagehen.services.s3.storage.records import Attributes
@@ -64,7 +64,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     """slots of this type left then"""
 
 
-class _ByFile(Exception):
+class _NeedsFile(Exception):
     """The input is too large for a transaction, or objects are stored elsewhere."""
 
 
@@ -88,58 +88,60 @@ class JobIntake:
         self._clock = clock
         self._arns = ArnMaker.of(settings)
 
-    async def accept(self, service: Service, asked: JobRequest) -> Accepted:
-        """On return, the job and its slot are on disk.
+    async def accept(self, service: Service, request: JobRequest) -> Accepted:
+        """Makes a job; on return, the job and its slot are on disk.
 
         Raises:
             Refused: no job was made.
             Unavailable: the state cannot be written.
         """
-        wanted = read_wanted(asked.body, service.settings)
-        earlier = await asyncio.to_thread(self._look, service, wanted, asked)
+        body = read_body(request.body, service.settings)
+        earlier = await asyncio.to_thread(self._find_earlier, service, body, request)
         if earlier is not None:
             return earlier
-        job = self._job(service, wanted)
-        await asyncio.to_thread(self._check, job, wanted)
-        admit = partial(self._admit, stage=service.stage, job=job, asked=asked)
-        inline = wanted.inline
+        job = self._job(service, body)
+        await asyncio.to_thread(self._check, job, body)
+        admit = partial(self._admit, stage=service.stage, job=job, request=request)
+        inline = body.inline
         if inline is None:
             return await self._writes.join(admit)
         try:
             return await self._writes.join(partial(admit, inline=inline))
-        except _ByFile:
+        except _NeedsFile:
             return await self._accept_by_file(service, job, inline, admit)
 
-    def _look(self, service: Service, wanted: JobBody, asked: JobRequest) -> Accepted | None:
+    def _find_earlier(
+        self, service: Service, body: JobBody, request: JobRequest
+    ) -> Accepted | None:
         """Returns the answer to a repeated request; refuses hopeless ones without a write."""
         with self._database.read() as connection:
-            earlier = _earlier(connection, service.stage, wanted.type, asked)
+            earlier = _earlier(connection, service.stage, body.type, request)
             if earlier is None:
-                self._slots.check(connection, service, wanted.type)
+                self._slots.check(connection, service, body.type)
             return earlier
 
-    def _job(self, service: Service, wanted: JobBody) -> InferenceJobRecord:
+    def _job(self, service: Service, body: JobBody) -> InferenceJobRecord:
         now = self._clock.now()
-        name = job_name(wanted.type, now, new_suffix())
+        name = job_name(body.type, now, new_suffix())
         return InferenceJobRecord(
             job_name=name,
             stage=service.stage,
-            type=wanted.type,
+            type=body.type,
             state=InferenceState.QUEUED,
             topic_arn=service.topic_arn(self._arns),
-            definition=make_definition(wanted, service.settings, name, self._arns),
+            definition=make_definition(body, service.settings, name, self._arns),
             created_at=now,
         )
 
-    def _check(self, job: InferenceJobRecord, wanted: JobBody) -> None:
+    def _check(self, job: InferenceJobRecord, body: JobBody) -> None:
         """Checks SageMaker's rules and the input's existence, except for an inline input, put
         later."""
         definition = job.definition
         own = _without_input(definition)
         try:
-            self._check_definition(own if wanted.inline is not None else definition)
+            self._check_definition(own if body.inline is not None else definition)
         except AwsError as error:
-            if wanted.input_uri is not None and self._passes(own):
+            if body.input_uri is not None and self._passes(own):
                 raise Malformed(f"input: {error.message}") from error
             raise Failed(error.message) from error
 
@@ -160,13 +162,13 @@ class JobIntake:
         *,
         stage: str,
         job: InferenceJobRecord,
-        asked: JobRequest,
+        request: JobRequest,
         inline: InlineInput | None = None,
     ) -> Accepted:
         service = load_service(connection, stage, lock=True)
         if service is None or service.record.closing:
             raise NotFound(f"There is no service at {stage}.")
-        if (earlier := _earlier(connection, stage, job.type, asked)) is not None:
+        if (earlier := _earlier(connection, stage, job.type, request)) is not None:
             return earlier
         if inline is not None:
             self._put_row(connection, service, job, inline)
@@ -177,7 +179,7 @@ class JobIntake:
             queued=job.state is InferenceState.QUEUED,
             remaining=remaining,
         )
-        self._remember(connection, stage, asked, accepted)
+        self._remember(connection, stage, request, accepted)
         return accepted
 
     async def _accept_by_file(
@@ -191,11 +193,11 @@ class JobIntake:
         try:
             accepted = await self._writes.join(admit)
         except (Refused, NotFound):
-            await asyncio.to_thread(self._take_back, service, job, inline)
+            await asyncio.to_thread(self._remove_input, service, job, inline)
             raise
         # After other errors, the job may have been made.
         if accepted.job_name != job.job_name:
-            await asyncio.to_thread(self._take_back, service, job, inline)
+            await asyncio.to_thread(self._remove_input, service, job, inline)
         return accepted
 
     def _put_row(
@@ -209,7 +211,7 @@ class JobIntake:
         bucket = service.settings.s3_bucket or ""
         small = SmallObject(bucket, key, inline.data, _attributes(inline))
         if not self._objects.put_rows(connection, [small])[0]:
-            raise _ByFile
+            raise _NeedsFile
 
     def _put(self, service: Service, job: InferenceJobRecord, inline: InlineInput) -> None:
         draft = self._objects.draft()
@@ -220,20 +222,20 @@ class JobIntake:
         except NotFound as error:
             raise Failed(str(error)) from error
 
-    def _take_back(self, service: Service, job: InferenceJobRecord, inline: InlineInput) -> None:
+    def _remove_input(self, service: Service, job: InferenceJobRecord, inline: InlineInput) -> None:
         key = inline_key(job.job_name, inline.file_name)
         self._objects.delete(service.settings.s3_bucket or "", [key])
 
     def _remember(
-        self, connection: Connection, stage: str, asked: JobRequest, accepted: Accepted
+        self, connection: Connection, stage: str, request: JobRequest, accepted: Accepted
     ) -> None:
-        if asked.idempotency_key is None:
+        if request.idempotency_key is None:
             return
         record = AnswerRecord(
             stage=stage,
-            api_key=asked.api_key,
-            idempotency_key=asked.idempotency_key,
-            body_sha256=_digest(asked.body),
+            api_key=request.api_key,
+            idempotency_key=request.idempotency_key,
+            body_sha256=_digest(request.body),
             job_name=accepted.job_name,
             remaining=accepted.remaining,
             queued=accepted.queued,
@@ -242,17 +244,17 @@ class JobIntake:
         inference_services.add_answer(connection, record)
 
 
-def _earlier(connection: Connection, stage: str, kind: str, asked: JobRequest) -> Accepted | None:
+def _earlier(connection: Connection, stage: str, kind: str, request: JobRequest) -> Accepted | None:
     """Raises KeyReused if the body differs."""
-    if asked.idempotency_key is None:
+    if request.idempotency_key is None:
         return None
-    found = inference_services.answer(connection, stage, asked.api_key, asked.idempotency_key)
-    if found is None:
+    answer = inference_services.answer(connection, stage, request.api_key, request.idempotency_key)
+    if answer is None:
         return None
-    if found.body_sha256 != _digest(asked.body):
+    if answer.body_sha256 != _digest(request.body):
         raise KeyReused("This Idempotency-Key came with another body before.")
     return Accepted(
-        job_name=found.job_name, type=kind, queued=found.queued, remaining=found.remaining
+        job_name=answer.job_name, type=kind, queued=answer.queued, remaining=answer.remaining
     )
 
 

@@ -46,11 +46,11 @@ def inline_key(name: str, file_name: str) -> str:
 
 
 def make_definition(
-    wanted: JobBody, settings: InferenceServiceSettings, name: str, arns: ArnMaker
+    job: JobBody, settings: InferenceServiceSettings, name: str, arns: ArnMaker
 ) -> dict[str, Any]:
-    own = settings.types.get(wanted.type) or TypeSettings()
+    own = settings.types.get(job.type) or TypeSettings()
     image = own.image or filled(
-        settings.image, type=wanted.type, account_id=arns.account_id, region=arns.region
+        settings.image, type=job.type, account_id=arns.account_id, region=arns.region
     )
     definition: dict[str, Any] = {
         "TrainingJobName": name,
@@ -58,22 +58,22 @@ def make_definition(
         "AlgorithmSpecification": {"TrainingImage": image, "TrainingInputMode": "File"},
         "OutputDataConfig": {"S3OutputPath": settings.result_root},
         "ResourceConfig": {
-            "InstanceType": wanted.instance_type,
-            "InstanceCount": wanted.instance_count,
+            "InstanceType": job.instance_type,
+            "InstanceCount": job.instance_count,
             "VolumeSizeInGB": settings.volume_gb,
         },
         "StoppingCondition": {"MaxRuntimeInSeconds": settings.max_runtime_seconds},
     }
-    if parameters := {**wanted.parameters, **own.hyperparameters}:
+    if parameters := {**job.parameters, **own.hyperparameters}:
         definition["HyperParameters"] = parameters
-    if channels := _channels(wanted, settings, name):
+    if channels := _channels(job, settings, name):
         definition["InputDataConfig"] = channels
-    if wanted.spot:
+    if job.spot:
         definition["EnableManagedSpotTraining"] = True
         definition["StoppingCondition"]["MaxWaitTimeInSeconds"] = settings.wait_seconds
     if settings.checkpoints:
-        place = f"s3://{settings.s3_bucket}/checkpoints/{name}"
-        definition["CheckpointConfig"] = {"S3Uri": place}
+        uri = f"s3://{settings.s3_bucket}/checkpoints/{name}"
+        definition["CheckpointConfig"] = {"S3Uri": uri}
     return definition
 
 
@@ -84,17 +84,15 @@ def make_tags(stage: str, kind: str) -> dict[str, str]:
     }
 
 
-def _channels(
-    wanted: JobBody, settings: InferenceServiceSettings, name: str
-) -> list[dict[str, Any]]:
+def _channels(job: JobBody, settings: InferenceServiceSettings, name: str) -> list[dict[str, Any]]:
     channels = []
     if settings.data_uri is not None:
         channels.append(_channel(FIXED_CHANNEL, settings.data_uri))
-    if wanted.inline is not None:
+    if job.inline is not None:
         folder = inline_key(name, "")
         channels.append(_channel(INPUT_CHANNEL, f"s3://{settings.s3_bucket}/{folder}"))
-    elif wanted.input_uri is not None:
-        channels.append(_channel(INPUT_CHANNEL, wanted.input_uri))
+    elif job.input_uri is not None:
+        channels.append(_channel(INPUT_CHANNEL, job.input_uri))
     return channels
 
 

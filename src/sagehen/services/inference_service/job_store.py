@@ -59,13 +59,13 @@ def save(connection: Connection, record: InferenceJobRecord) -> bool:
 
 
 def get(connection: Connection, stage: str, job_name: str) -> InferenceJobRecord | None:
-    return _one(connection, (_C.stage == stage) & (_C.job_name == job_name))
+    return _find(connection, (_C.stage == stage) & (_C.job_name == job_name))
 
 
 def by_job_id(connection: Connection, job_id: str) -> InferenceJobRecord | None:
     """Returns None where no service made the training job."""
-    found = _read(connection, _BY_JOB_ID, job_id=job_id)
-    return found[0] if found else None
+    records = _read(connection, _BY_JOB_ID, job_id=job_id)
+    return records[0] if records else None
 
 
 def active_by_type(connection: Connection, stage: str) -> dict[str, int]:
@@ -130,10 +130,12 @@ def forget(connection: Connection, stage: str, before: float, limit: int) -> int
     return connection.execute(delete(JOBS).where(_C.sequence.in_(some))).rowcount
 
 
-def _read(connection: Connection, statement: Select[Any], **given: str) -> list[InferenceJobRecord]:
+def _read(
+    connection: Connection, statement: Select[Any], **parameters: str
+) -> list[InferenceJobRecord]:
     return [
         msgspec.convert(dict(zip(_FIELDS, row, strict=True)), InferenceJobRecord)
-        for row in connection.execute(statement, given)
+        for row in connection.execute(statement, parameters)
     ]
 
 
@@ -141,6 +143,6 @@ def _sequence(job: InferenceJobRecord) -> ColumnElement[Any]:
     return select(_C.sequence).where(_C.job_name == job.job_name).scalar_subquery()
 
 
-def _one(connection: Connection, where: ColumnElement[bool]) -> InferenceJobRecord | None:
-    found = rows.select_records(connection, JOBS, InferenceJobRecord, where)
-    return found[0] if found else None
+def _find(connection: Connection, where: ColumnElement[bool]) -> InferenceJobRecord | None:
+    records = rows.select_records(connection, JOBS, InferenceJobRecord, where)
+    return records[0] if records else None

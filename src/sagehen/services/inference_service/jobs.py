@@ -49,12 +49,14 @@ class ServiceJobs:
         after = query.get("after")
         with self._database.read() as connection:
             if after is not None and inference_jobs.get(connection, service.stage, after) is None:
-                raise Invalid("after must be the name of a job, as next has it.")
+                raise Invalid(
+                    f"after must be the `next` of a page; the service has no job {after!r}."
+                )
             only = {name: query[name] for name in ("type",) if name in query}
-            found = inference_jobs.page(connection, service.stage, after, limit + 1, **only)
-            told = [describe(connection, job) for job in found[:limit]]
-        more = len(found) > limit
-        return {"jobs": told, "next": told[-1]["jobName"] if more else None}
+            jobs = inference_jobs.page(connection, service.stage, after, limit + 1, **only)
+            described = [describe(connection, job) for job in jobs[:limit]]
+        more = len(jobs) > limit
+        return {"jobs": described, "next": described[-1]["jobName"] if more else None}
 
     def stop(self, service: Service, name: str) -> dict[str, Any]:
         """Removes the job from the queue or stops its training job, unless it has ended."""
@@ -88,9 +90,9 @@ def _existing(connection: Connection, stage: str, name: str) -> InferenceJobReco
     return job
 
 
-def _limit(given: str | None) -> int:
-    if given is None:
+def _limit(text: str | None) -> int:
+    if text is None:
         return PAGE
-    if given.isascii() and given.isdigit() and len(given) < 5 and 1 <= int(given) <= LARGEST_PAGE:
-        return int(given)
+    if text.isascii() and text.isdigit() and len(text) < 5 and 1 <= int(text) <= LARGEST_PAGE:
+        return int(text)
     raise Invalid(f"limit must be a number from 1 to {LARGEST_PAGE}.")

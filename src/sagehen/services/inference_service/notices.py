@@ -16,6 +16,7 @@ from sagehen.services.inference_service import (
 )
 from sagehen.services.inference_service.records import InferenceJobRecord, ServiceRecord
 from sagehen.services.inference_service.service import Service
+from sagehen.services.messaging.message_attributes import MessageAttribute
 from sagehen.services.messaging.sns import (
     subscription_store as subscriptions,
 )
@@ -28,7 +29,6 @@ from sagehen.services.messaging.sns.confirmation import (
     new_token,
 )
 from sagehen.services.messaging.sns.records import (
-    MessageAttribute,
     Notice,
     SubscriptionRecord,
     SubscriptionState,
@@ -110,8 +110,8 @@ def _letter(job: InferenceJobRecord, event_id: str) -> str:
         "Reason": job.failure_reason,
         "Event": event_id,
     }
-    told = "\n".join(f"{name + ':':<10} {value}" for name, value in lines.items() if value)
-    return f"Your inference job has ended: {status}.\n\n{told}"
+    facts = "\n".join(f"{name + ':':<10} {value}" for name, value in lines.items() if value)
+    return f"Your inference job has ended: {status}.\n\n{facts}"
 
 
 def _plain_time(seconds: float | None) -> str | None:
@@ -149,30 +149,34 @@ def ensure_topic(
 
 
 def unsubscribe_addresses(
-    connection: Connection, kept: ServiceRecord, service: Service, arns: ArnMaker, now: float
+    connection: Connection, old_record: ServiceRecord, service: Service, arns: ArnMaker, now: float
 ) -> ServiceRecord:
     """Ends subscriptions that the settings dropped or that are at a former topic.
 
-    Spares those that no service made, or that another service wants. At a former topic they last
-    until the service's jobs have ended, which are announced there.
+    Spares those that no service made, or that another service wants; also those at a former topic
+    if the service still has jobs, which are announced there.
     """
-    moved = kept.topic_name != service.record.topic_name
-    gone = moved and not _has_jobs(connection, kept.stage)
-    wanted = () if gone else service.settings.emails
+    moved = old_record.topic_name != service.record.topic_name
+    orphaned = moved and not _has_jobs(connection, old_record.stage)
+    desired = () if orphaned else service.settings.emails
     others = {
         address
-        for one in inference_services.all_services(connection)
-        if one.stage != kept.stage and one.topic_name == kept.topic_name
-        for address in one.emails
+        for other in inference_services.all_services(connection)
+        if other.stage != old_record.stage and other.topic_name == old_record.topic_name
+        for address in other.emails
     }
-    topic_arn = arns.sns(kept.topic_name)
-    for address in kept.emails:
-        if address not in wanted and address not in others:
-            found = subscriptions.find(connection, topic_arn, "email", address)
-            if found is not None and found.arn == _own_arn(topic_arn, address, found.created_at):
-                end_subscription(connection, found, now)
-    left = () if moved else tuple(address for address in kept.emails if address in wanted)
-    return msgspec.structs.replace(service.record, emails=left)
+    topic_arn = arns.sns(old_record.topic_name)
+    for address in old_record.emails:
+        if address not in desired and address not in others:
+            subscription = subscriptions.find(connection, topic_arn, "email", address)
+            if subscription is not None and subscription.arn == _own_arn(
+                topic_arn, address, subscription.created_at
+            ):
+                end_subscription(connection, subscription, now)
+    remaining = (
+        () if moved else tuple(address for address in old_record.emails if address in desired)
+    )
+    return msgspec.structs.replace(service.record, emails=remaining)
 
 
 def _has_jobs(connection: Connection, stage: str) -> bool:

@@ -41,14 +41,14 @@ _AT = "/_sagehen/inference-services"
 
 
 def service_routes(services: Services) -> list[Route]:
-    def get(asked: OwnPathRequest) -> object:
-        return services.get(asked.path["stage"])
+    def get(request: OwnPathRequest) -> object:
+        return services.get(request.path["stage"])
 
-    def put(asked: OwnPathRequest) -> object:
-        return services.put(asked.path["stage"], asked.body)
+    def put(request: OwnPathRequest) -> object:
+        return services.put(request.path["stage"], request.body)
 
-    def delete(asked: OwnPathRequest) -> object:
-        return services.delete(asked.path["stage"])
+    def delete(request: OwnPathRequest) -> object:
+        return services.delete(request.path["stage"])
 
     acts = {"GET": get, "PUT": put, "DELETE": delete}
     return [

@@ -9,15 +9,15 @@ import msgspec
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.services.inference_service.errors import Malformed, Unsupported
 
-__all__ = ["InlineInput", "JobBody", "read_wanted"]
+__all__ = ["InlineInput", "JobBody", "read_body"]
 
-MOST_PARAMETERS = 100
+MAX_PARAMETERS = 100
 LONGEST_PARAMETER_NAME = 256
 LONGEST_PARAMETER = 2500
 """SageMaker's bounds on HyperParameters, like the two above"""
 LONGEST_URI = 1024
 RESERVED_PREFIX = "sagemaker_"
-"""hyperparameters that choose the code, which is up to the service's owner"""
+"""hyperparameters that choose the code; only the service's owner may set them"""
 
 
 class InlineInput(msgspec.Struct, frozen=True):
@@ -40,20 +40,20 @@ class JobBody(msgspec.Struct, frozen=True, kw_only=True):
     spot: bool
 
 
-def read_wanted(body: bytes, settings: InferenceServiceSettings) -> JobBody:
+def read_body(body: bytes, settings: InferenceServiceSettings) -> JobBody:
     """Ignores unknown keys.
 
     Raises:
         Malformed: not a JSON object with a `type`, or a value is not allowed.
         Unsupported: the type is not on the white list.
     """
-    given = _read_object(body)
-    kind = given.get("type")
+    content = _read_object(body)
+    kind = content.get("type")
     if not isinstance(kind, str) or not kind:
         raise Malformed
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in content.items() if value is not None}
     uri, inline = _input(options.get("input"), settings)
-    wanted = JobBody(
+    job = JobBody(
         type=kind,
         input_uri=uri,
         inline=inline,
@@ -64,8 +64,8 @@ def read_wanted(body: bytes, settings: InferenceServiceSettings) -> JobBody:
     )
     if kind not in settings.white_list:
         raise Unsupported(kind)
-    _check_own(wanted, settings)
-    return wanted
+    _check_own(job, settings)
+    return job
 
 
 def _read_object(body: bytes) -> dict[str, Any]:
@@ -87,12 +87,12 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read = dict(pairs)
     if len(read) < len(pairs):
         # A proxy may have checked the other value.
-        raise ValueError("A key is there twice.")
+        raise ValueError("A key comes more than once.")
     return read
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON.")
+    raise ValueError(f"{name} is not JSON.")
 
 
 def _finite(text: str) -> float:
@@ -101,28 +101,30 @@ def _finite(text: str) -> float:
     return number
 
 
-def _input(given: Any, settings: InferenceServiceSettings) -> tuple[str | None, InlineInput | None]:
-    if given is None:
+def _input(value: Any, settings: InferenceServiceSettings) -> tuple[str | None, InlineInput | None]:
+    if value is None:
         return None, None
-    if isinstance(given, str) and given.startswith("s3://"):
-        return _input_uri(given, settings), None
-    if isinstance(given, str):
-        return None, InlineInput("input.txt", _encoded(given, "input"), "text/plain; charset=utf-8")
-    if isinstance(given, dict | list):
-        return None, InlineInput("input.json", _dumped(given), "application/json")
+    if isinstance(value, str) and value.startswith("s3://"):
+        return _input_uri(value, settings), None
+    if isinstance(value, str):
+        return None, InlineInput("input.txt", _encoded(value, "input"), "text/plain; charset=utf-8")
+    if isinstance(value, dict | list):
+        return None, InlineInput("input.json", _dumped(value), "application/json")
     raise Malformed("input must be an address s3://bucket/key, a text, an object or a list.")
 
 
-def _dumped(given: Any) -> bytes:
+def _dumped(value: Any) -> bytes:
     try:
-        return _encoded(json.dumps(given, ensure_ascii=False), "input")
+        return _encoded(json.dumps(value, ensure_ascii=False), "input")
     except RecursionError as error:
         raise Malformed("input is nested too deeply.") from error
 
 
 def _input_uri(uri: str, settings: InferenceServiceSettings) -> str:
     if len(uri) > LONGEST_URI:
-        raise Malformed(f"input has more than {LONGEST_URI} characters.")
+        raise Malformed(
+            f"input has {len(uri)} characters; at most {LONGEST_URI} characters are allowed."
+        )
     _encoded(uri, "input")
     allowed = settings.allowed_inputs or (f"s3://{settings.s3_bucket}/",)
     if not any(uri.startswith(prefix) for prefix in allowed):
@@ -130,12 +132,15 @@ def _input_uri(uri: str, settings: InferenceServiceSettings) -> str:
     return uri
 
 
-def _parameters(given: Any) -> dict[str, str]:
-    if not isinstance(given, dict):
+def _parameters(parameters: Any) -> dict[str, str]:
+    if not isinstance(parameters, dict):
         raise Malformed("parameters must be an object.")
-    if len(given) > MOST_PARAMETERS:
-        raise Malformed(f"parameters may have {MOST_PARAMETERS} entries at most.")
-    return {_parameter_name(name): _parameter(name, value) for name, value in given.items()}
+    if len(parameters) > MAX_PARAMETERS:
+        raise Malformed(
+            f"parameters has {len(parameters)} entries; "
+            f"at most {MAX_PARAMETERS} entries are allowed."
+        )
+    return {_parameter_name(name): _parameter(name, value) for name, value in parameters.items()}
 
 
 def _parameter_name(name: str) -> str:
@@ -162,41 +167,43 @@ def _parameter(name: str, value: Any) -> str:
 
 
 def _instance_type(options: dict[str, Any], settings: InferenceServiceSettings) -> str:
-    given = options.get("instance_type", settings.instance_type)
+    instance_type = options.get("instance_type", settings.instance_type)
     allowed = (settings.instance_type, *settings.allowed_instance_types)
-    if given not in allowed:
+    if instance_type not in allowed:
         raise Malformed(f"instance_type must be one of {', '.join(dict.fromkeys(allowed))}.")
-    return str(given)
+    return str(instance_type)
 
 
 def _instance_count(options: dict[str, Any], settings: InferenceServiceSettings) -> int:
-    given = options.get("instance_count", settings.instance_count)
-    is_number = isinstance(given, int) and not isinstance(given, bool)
-    if not is_number or not 1 <= given <= settings.max_instance_count:
+    count = options.get("instance_count", settings.instance_count)
+    is_number = isinstance(count, int) and not isinstance(count, bool)
+    if not is_number or not 1 <= count <= settings.max_instance_count:
         raise Malformed(f"instance_count must be from 1 to {settings.max_instance_count}.")
-    return int(given)
+    return int(count)
 
 
 def _spot(options: dict[str, Any], settings: InferenceServiceSettings) -> bool:
-    given = options.get("spot", settings.spot)
-    if not isinstance(given, bool):
+    spot = options.get("spot", settings.spot)
+    if not isinstance(spot, bool):
         raise Malformed("spot must be true or false.")
-    return given
+    return spot
 
 
-def _check_own(wanted: JobBody, settings: InferenceServiceSettings) -> None:
+def _check_own(job: JobBody, settings: InferenceServiceSettings) -> None:
     """Rejects parameters that the owner fixed for the type."""
-    if (own := settings.types.get(wanted.type)) is None:
+    if (own := settings.types.get(job.type)) is None:
         return
-    if taken := sorted(own.hyperparameters.keys() & wanted.parameters.keys()):
+    if taken := sorted(own.hyperparameters.keys() & job.parameters.keys()):
         raise Malformed(f"parameters may not have {', '.join(taken)}, which the type itself sets.")
-    if len(own.hyperparameters) + len(wanted.parameters) > MOST_PARAMETERS:
-        room = MOST_PARAMETERS - len(own.hyperparameters)
-        raise Malformed(f"parameters may have {room} entries at most.")
+    if len(own.hyperparameters) + len(job.parameters) > MAX_PARAMETERS:
+        allowed = MAX_PARAMETERS - len(own.hyperparameters)
+        raise Malformed(f"parameters may have {allowed} entries at most.")
 
 
 def _encoded(text: str, where: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise Malformed(f"{where} has half of a surrogate pair, which is no character.") from error
+        raise Malformed(
+            f"{where} has half of a surrogate pair, which is not a character."
+        ) from error

@@ -17,9 +17,9 @@ __all__ = [
     "Service",
     "ServiceInvalid",
     "ServiceUndeclared",
+    "describe_errors",
     "load_service",
     "load_valid_service",
-    "say_faults",
     "undeclared_reason",
 ]
 
@@ -75,7 +75,7 @@ def load_service(connection: Connection, stage: str, lock: bool = False) -> Serv
     except ValidationError as error:
         raise ServiceInvalid(
             f"The settings of the inference service at {stage!r} are not valid any more: "
-            f"{say_faults(error)} PUT it again, with what this version takes."
+            f"{describe_errors(error)} PUT it again, with what this version takes."
         ) from error
 
 
@@ -88,12 +88,12 @@ def load_valid_service(connection: Connection, stage: str, lock: bool = False) -
         return None
 
 
-def say_faults(error: ValidationError) -> str:
+def describe_errors(error: ValidationError) -> str:
     """Returns one sentence per error."""
-    return " ".join(_say(fault) for fault in error.errors())
+    return " ".join(_describe_error(fault) for fault in error.errors())
 
 
-def _say(fault: Any) -> str:
+def _describe_error(fault: Any) -> str:
     name = ".".join(str(part) for part in fault["loc"])
     message = fault["msg"].removeprefix("Value error, ")
     return f"{name}: {message}." if name else f"{message}."

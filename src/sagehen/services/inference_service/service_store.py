@@ -28,10 +28,10 @@ __all__ = [
 
 def get(connection: Connection, stage: str, lock: bool = False) -> ServiceRecord | None:
     """With `lock`, its slots cannot change elsewhere until the transaction ends."""
-    found = rows.select_records(
+    records = rows.select_records(
         connection, SERVICES, ServiceRecord, SERVICES.c.stage == stage, lock=lock
     )
-    return found[0] if found else None
+    return records[0] if records else None
 
 
 def all_services(connection: Connection) -> list[ServiceRecord]:
@@ -61,8 +61,8 @@ def answer(
         & (ANSWERS.c.api_key == api_key)
         & (ANSWERS.c.idempotency_key == idempotency_key)
     )
-    found = rows.select_records(connection, ANSWERS, AnswerRecord, where)
-    return found[0] if found else None
+    records = rows.select_records(connection, ANSWERS, AnswerRecord, where)
+    return records[0] if records else None
 
 
 def add_answer(connection: Connection, record: AnswerRecord) -> None:
@@ -83,8 +83,8 @@ def add_key(connection: Connection, record: ApiKeyRecord) -> bool:
 def key_by_digest(connection: Connection, key_sha256: str) -> ApiKeyRecord | None:
     """Timing can reveal only the digest, not the key."""
     where = API_KEYS.c.key_sha256 == key_sha256
-    found = rows.select_records(connection, API_KEYS, ApiKeyRecord, where)
-    return found[0] if found else None
+    records = rows.select_records(connection, API_KEYS, ApiKeyRecord, where)
+    return records[0] if records else None
 
 
 def all_keys(connection: Connection) -> list[ApiKeyRecord]:

@@ -30,9 +30,9 @@ from sagehen.services.inference_service.records import (
 from sagehen.services.inference_service.service import (
     Service,
     ServiceInvalid,
+    describe_errors,
     load_service,
     load_valid_service,
-    say_faults,
     undeclared_reason,
 )
 from sagehen.services.inference_service.slots import Slots
@@ -86,13 +86,13 @@ class Services:
         given = {**own.model_dump(mode="json", exclude_unset=True), "stage": own.stage}
 
         self._writes.run(
-            partial(self._keep, stage=own.stage, given=given, source=ServiceSource.SETTINGS)
+            partial(self._save, stage=own.stage, given=given, source=ServiceSource.SETTINGS)
         )
 
     def all(self) -> dict[str, Any]:
         with self._database.read() as connection:
             records = inference_services.all_services(connection)
-            return {"services": [self._shown(connection, one) for one in records]}
+            return {"services": [self._shown(connection, record) for record in records]}
 
     def get(self, stage: str) -> dict[str, Any]:
         with self._database.read() as connection:
@@ -105,14 +105,14 @@ class Services:
             raise Invalid(f"stage is {given['stage']!r}, but the path says {stage!r}.")
         settings = _checked(given)
         if settings.emails and self._settings.smtp_host is None:
-            raise Invalid("emails can be told once the setting smtp_host names a mail server.")
+            raise Invalid("emails need a mail server: set smtp_host, and restart the server.")
         with self._database.read() as connection:
             self._refuse_change(inference_services.get(connection, stage))
         self._make_bucket(settings)
 
         def keep(connection: Connection) -> dict[str, Any]:
             self._refuse_change(inference_services.get(connection, stage, lock=True))
-            self._keep(connection, stage, given, ServiceSource.API)
+            self._save(connection, stage, given, ServiceSource.API)
             return self._shown_at(connection, stage)
 
         return self._writes.run(keep)
@@ -129,7 +129,7 @@ class Services:
         active = self._active(stage)
         for name, job_id in active:
             self._writes.run(partial(self._stop_job, name=name, job_id=job_id))
-        self._writes.run(partial(_drop, closed=closed))
+        self._writes.run(partial(_drop, closing=closed))
         return {"stage": stage, "removed_jobs": removed, "stopped_jobs": len(active)}
 
     def _close(self, connection: Connection, stage: str) -> tuple[ServiceRecord, int]:
@@ -151,33 +151,33 @@ class Services:
 
     def _active(self, stage: str) -> list[tuple[str, str]]:
         with self._database.read() as connection:
-            found = inference_jobs.in_state(connection, stage, InferenceState.ACTIVE)
-            return [(job.job_name, job.job_id or "") for job in found]
+            jobs = inference_jobs.in_state(connection, stage, InferenceState.ACTIVE)
+            return [(job.job_name, job.job_id or "") for job in jobs]
 
-    def _keep(
+    def _save(
         self, connection: Connection, stage: str, given: dict[str, Any], source: ServiceSource
     ) -> None:
         """Stores a changed service; makes a missing topic."""
         now = self._clock.now()
-        kept = inference_services.get(connection, stage, lock=True)
+        stored = inference_services.get(connection, stage, lock=True)
         record = ServiceRecord(
             stage=stage,
             source=source,
             given=given,
-            created_at=kept.created_at if kept else now,
+            created_at=stored.created_at if stored else now,
             modified_at=now,
-            emails=kept.emails if kept else (),
+            emails=stored.emails if stored else (),
         )
-        if kept and (kept.given, kept.source, kept.closing) == (given, source, False):
-            record = kept
-        elif kept is None:
+        if stored and (stored.given, stored.source, stored.closing) == (given, source, False):
+            record = stored
+        elif stored is None:
             inference_services.insert(connection, record)
         service = Service(record, _checked(given))
-        if kept is not None:
-            record = unsubscribe_addresses(connection, kept, service, self._arns, now)
+        if stored is not None:
+            record = unsubscribe_addresses(connection, stored, service, self._arns, now)
             service = Service(record, service.settings)
         record = ensure_topic(connection, service, service.topic_arn(self._arns), now)
-        if record != kept:
+        if record != stored:
             inference_services.update(connection, record)
         # The limit may have been raised.
         self._slots.fill(connection, Service(record, service.settings))
@@ -196,7 +196,7 @@ class Services:
     def _refuse_declared(self, record: ServiceRecord) -> None:
         of_settings = record.source is ServiceSource.SETTINGS
         if of_settings and self._undeclared_reason(record) is None:
-            raise Conflict(_OF_SETTINGS)
+            raise Conflict(_READ_ONLY)
 
     def _refuse_change(self, record: ServiceRecord | None) -> None:
         if record is None:
@@ -245,30 +245,30 @@ class Services:
         }
 
 
-_OF_SETTINGS = (
+_READ_ONLY = (
     "This service is the one of sagehen.toml: change the section [inference_service] there."
 )
 
 
-def _drop(connection: Connection, closed: ServiceRecord) -> None:
+def _drop(connection: Connection, closing: ServiceRecord) -> None:
     """Does nothing if another DELETE was faster and the stage has a new service."""
-    kept = inference_services.get(connection, closed.stage, lock=True)
-    if kept is not None and kept.closing and kept.created_at == closed.created_at:
-        inference_services.delete_service(connection, closed.stage)
+    stored = inference_services.get(connection, closing.stage, lock=True)
+    if stored is not None and stored.closing and stored.created_at == closing.created_at:
+        inference_services.delete_service(connection, closing.stage)
 
 
 def _read(body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"The body is no JSON object: {error}") from error
+        raise Invalid(f"The body is not a JSON object: {error}") from error
 
 
 def _checked(given: dict[str, Any]) -> InferenceServiceSettings:
     try:
         settings = InferenceServiceSettings.model_validate(given)
     except ValidationError as error:
-        raise Invalid(say_faults(error)) from error
+        raise Invalid(describe_errors(error)) from error
     if not settings.is_on:
         raise Invalid("s3_bucket is missing.")
     return settings

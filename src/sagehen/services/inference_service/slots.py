@@ -87,10 +87,10 @@ def finish(
 ) -> None:
     """Saves an ended job and publishes its notice, also where its service was deleted (None)."""
     if service is None or str(job.status) in service.settings.notify:
-        _, fault = attempt(connection, lambda connection: _publish(connection, service, job, now))
-        if fault is not None:
+        _, error = attempt(connection, lambda connection: _publish(connection, service, job, now))
+        if error is not None:
             # Save the end, whatever is wrong with the topic.
-            log.error("A notice is lost.", exc_info=fault, extra=_told(job))
+            log.error("A notice is lost.", exc_info=error, extra=_log_fields(job))
         else:
             job = msgspec.structs.replace(job, notice_id=f"{job.job_name}:{job.status}")
     inference_jobs.save(connection, job)
@@ -103,17 +103,17 @@ def _publish(
     if topics.publish(connection, notice):
         return
     if service is None:
-        log.warning("A notice had no topic to go to.", extra=_told(job))
+        log.warning("A notice had no topic to go to.", extra=_log_fields(job))
         return
-    log.warning("The topic was gone, and is made again.", extra=_told(job))
+    log.warning("The topic was gone, and is made again.", extra=_log_fields(job))
     ensure_topic(connection, service, job.topic_arn, now)
     topics.publish(connection, notice)
 
 
 def _result_uri(training: TrainingJobRecord) -> str | None:
     """Prefers /opt/ml/output/data to the model."""
-    found = next((one for one in _RESULTS if one in training.artifacts), None)
-    return None if found is None else f"{training.output_folder}/{found}"
+    name = next((result for result in _RESULTS if result in training.artifacts), None)
+    return None if name is None else f"{training.output_folder}/{name}"
 
 
 def _failed(job: InferenceJobRecord, reason: str, now: float) -> InferenceJobRecord:
@@ -127,14 +127,14 @@ def _failed(job: InferenceJobRecord, reason: str, now: float) -> InferenceJobRec
     )
 
 
-def _told(job: InferenceJobRecord) -> dict[str, str]:
+def _log_fields(job: InferenceJobRecord) -> dict[str, str]:
     return {"action": "notify", "job": job.job_name, "topic": job.topic_arn}
 
 
 MakeJob = Callable[[Connection, dict[str, Any], dict[str, str], float], TrainingJobRecord]
 """takes CreateTrainingJob's parameters, tags and the time; raises AwsError"""
 
-_NO_ROOM = "ResourceLimitExceeded"
+_LIMIT_EXCEEDED = "ResourceLimitExceeded"
 
 
 class Slots:
@@ -155,10 +155,14 @@ class Slots:
             Failed: the training job cannot be made.
         """
         taken = self.fill(connection, service)
-        if not _has_room(taken, job.type, service.settings):
+        if not _has_free_slot(taken, job.type, service.settings):
             return _enqueue(connection, service, job, taken), 0
         job, fault = self._begin(connection, service, job)
-        if fault is not None and fault.code == _NO_ROOM and service.settings.when_full == "queue":
+        if (
+            fault is not None
+            and fault.code == _LIMIT_EXCEEDED
+            and service.settings.when_full == "queue"
+        ):
             # The limit of training jobs is reached.
             return _enqueue(connection, service, job, taken), 0
         if fault is not None:
@@ -171,7 +175,7 @@ class Slots:
         """Raises Full where the job could neither begin nor wait. A hint without the lock: `admit`
         decides."""
         taken = inference_jobs.active_by_type(connection, service.stage)
-        if not _has_room(taken, kind, service.settings):
+        if not _has_free_slot(taken, kind, service.settings):
             _check_queue(connection, service, kind, taken)
 
     def on_end(self, connection: Connection, training: TrainingJobRecord) -> None:
@@ -200,10 +204,10 @@ class Slots:
         if service.record.closing or undeclared_reason(service.record, self._own) is not None:
             return taken
         waiting = inference_jobs.first_queued(connection, service.stage)
-        while job := _first_with_room(waiting, taken, service.settings):
+        while job := _first_startable(waiting, taken, service.settings):
             if not self._begin_waiting(connection, service, job, taken):
                 break
-            if _first_with_room(waiting, taken, service.settings):
+            if _first_startable(waiting, taken, service.settings):
                 waiting = inference_jobs.first_queued(connection, service.stage)
         return taken
 
@@ -232,7 +236,7 @@ class Slots:
         if fault is None:
             inference_jobs.save(connection, begun)
             taken[job.type] = taken.get(job.type, 0) + 1
-        elif fault.code == _NO_ROOM:
+        elif fault.code == _LIMIT_EXCEEDED:
             return False  # limit of training jobs reached
         else:
             now = self._clock.now()
@@ -266,13 +270,13 @@ class Slots:
             finish(connection, service, ended_by(job, training), now)
 
 
-def _first_with_room(
+def _first_startable(
     waiting: Sequence[InferenceJobRecord], taken: dict[str, int], settings: InferenceServiceSettings
 ) -> InferenceJobRecord | None:
-    return next((one for one in waiting if _has_room(taken, one.type, settings)), None)
+    return next((job for job in waiting if _has_free_slot(taken, job.type, settings)), None)
 
 
-def _has_room(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> bool:
+def _has_free_slot(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> bool:
     return _remaining(taken, kind, settings) > 0
 
 
@@ -301,7 +305,7 @@ def _check_queue(
         raise Full(kind, limit, f"The limit of {limit} jobs at once is reached.")
     waiting = inference_jobs.queued(connection, service.stage)
     if waiting >= settings.max_queued:
-        raise Full(kind, limit, f"{waiting} jobs wait already, which is as many as may.")
+        raise Full(kind, limit, f"{waiting} jobs wait already; max_queued allows no more.")
 
 
 def _reached_limit(taken: dict[str, int], kind: str, settings: InferenceServiceSettings) -> int:

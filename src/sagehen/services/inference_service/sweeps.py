@@ -69,8 +69,8 @@ class Housekeeping:
 
     def stages(self, connection: Connection) -> list[str]:
         """Includes stages of deleted services."""
-        there = {record.stage for record in inference_services.all_services(connection)}
-        return sorted(there | set(inference_jobs.stages(connection)))
+        declared = {record.stage for record in inference_services.all_services(connection)}
+        return sorted(declared | set(inference_jobs.stages(connection)))
 
     def sweep(self, connection: Connection, stage: str) -> int:
         """Returns the leaked slots; should be 0."""

@@ -3,19 +3,34 @@
 import re
 from typing import Any
 
-from sagehen.base.errors import Invalid
-from sagehen.services.messaging.sns.records import MessageAttribute
+import msgspec
 
-__all__ = ["EmptyAttribute", "attributes_size", "is_text", "read_attributes"]
+from sagehen.base.errors import Invalid
+
+__all__ = [
+    "EmptyAttributeError",
+    "MessageAttribute",
+    "attributes_size",
+    "is_text",
+    "read_attributes",
+]
 
 _NAME = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _RESERVED = re.compile(r"(aws|amazon)\.", re.IGNORECASE)
 _TYPE = re.compile(r"(String|Number|Binary)(\.[\x21-\x7e]+)?")
-_LONGEST_TYPE = 256
+_MAX_TYPE_LENGTH = 256
 _NOT_TEXT = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class EmptyAttribute(Invalid):
+class MessageAttribute(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`data_type` is `String`, `String.Array`, `Number` or `Binary`."""
+
+    data_type: str
+    string_value: str | None = None
+    binary_value: bytes | None = None
+
+
+class EmptyAttributeError(Invalid):
     """`str` is SNS's message for an empty attribute; SQS words it differently."""
 
     def __init__(self, name: str, kind: str) -> None:
@@ -32,50 +47,50 @@ def is_text(text: str) -> bool:
     return _NOT_TEXT.search(text) is None
 
 
-def read_attributes(given: dict[str, Any]) -> dict[str, MessageAttribute]:
+def read_attributes(attributes: dict[str, Any]) -> dict[str, MessageAttribute]:
     """Raises Invalid."""
-    return {name: _read(name, value) for name, value in given.items()}
+    return {name: _read(name, value) for name, value in attributes.items()}
 
 
 def attributes_size(attributes: dict[str, MessageAttribute]) -> int:
     """Returns bytes, as counted towards the message limit."""
     return sum(
         len(name.encode())
-        + len(one.data_type.encode())
-        + len((one.string_value or "").encode())
-        + len(one.binary_value or b"")
-        for name, one in attributes.items()
+        + len(attribute.data_type.encode())
+        + len((attribute.string_value or "").encode())
+        + len(attribute.binary_value or b"")
+        for name, attribute in attributes.items()
     )
 
 
-def _read(name: str, given: dict[str, Any]) -> MessageAttribute:
+def _read(name: str, attribute: dict[str, Any]) -> MessageAttribute:
     if not _NAME.fullmatch(name) or _RESERVED.match(name):
         raise Invalid(
             f"The message attribute name '{name[:64]}' is invalid. Names have up to 256 letters, "
             "digits, hyphens, underscores and periods, and do not begin with AWS. or Amazon."
         )
-    kind = given.get("DataType", "")
-    if not _TYPE.fullmatch(kind) or len(kind) > _LONGEST_TYPE:
+    kind = attribute.get("DataType", "")
+    if not _TYPE.fullmatch(kind) or len(kind) > _MAX_TYPE_LENGTH:
         raise Invalid(
             f"The message attribute '{name}' has an invalid message attribute type, the set of "
             "supported type prefixes is Binary, Number, and String."
         )
     if kind.startswith("Binary"):
-        return MessageAttribute(kind, binary_value=_binary(name, kind, given))
-    return MessageAttribute(kind, string_value=_string(name, kind, given))
+        return MessageAttribute(kind, binary_value=_binary(name, kind, attribute))
+    return MessageAttribute(kind, string_value=_string(name, kind, attribute))
 
 
-def _binary(name: str, kind: str, given: dict[str, Any]) -> bytes:
-    value = given.get("BinaryValue")
+def _binary(name: str, kind: str, attribute: dict[str, Any]) -> bytes:
+    value = attribute.get("BinaryValue")
     if not value:
-        raise EmptyAttribute(name, kind)
+        raise EmptyAttributeError(name, kind)
     return bytes(value)
 
 
-def _string(name: str, kind: str, given: dict[str, Any]) -> str:
-    value = given.get("StringValue")
+def _string(name: str, kind: str, attribute: dict[str, Any]) -> str:
+    value = attribute.get("StringValue")
     if not value:
-        raise EmptyAttribute(name, kind)
+        raise EmptyAttributeError(name, kind)
     if not is_text(value):
         raise Invalid(
             f"The value of message attribute '{name}' has characters that are not allowed."

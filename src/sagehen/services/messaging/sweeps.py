@@ -63,5 +63,5 @@ class TopicSweeps:
 
     def _sweep_some(self, connection: Connection) -> int:
         now = self._clock.now()
-        gone = subscriptions.drop_expired(connection, now, AT_ONCE)
-        return gone + messages.sweep(connection, queues.all(connection), now, AT_ONCE)
+        count = subscriptions.drop_expired(connection, now, AT_ONCE)
+        return count + messages.sweep(connection, queues.all(connection), now, AT_ONCE)

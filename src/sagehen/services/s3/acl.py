@@ -32,12 +32,12 @@ _EXPECTATIONS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-ow
 def check_expected_owner(exchange: S3Exchange) -> None:
     """Raises AwsError AccessDenied if the request expects another owner."""
     for name in _EXPECTATIONS:
-        given = exchange.headers.get(name)
-        if given is not None and given != exchange.call.settings.account_id:
+        account_id = exchange.headers.get(name)
+        if account_id is not None and account_id != exchange.call.settings.account_id:
             raise AwsError(
                 "AccessDenied",
                 f"Access Denied. The owner is account {exchange.call.settings.account_id}, not "
-                f"{given} as {name} expects.",
+                f"{account_id} as {name} expects.",
                 403,
             )
 
@@ -79,21 +79,21 @@ _EXEC_READ = "aws-exec-read"
 
 async def written_acl(exchange: S3Exchange) -> str:
     """Returns the object's canned list. Raises AwsError."""
-    given = exchange.headers.get(_HEADER)
-    if given is None:
+    name = exchange.headers.get(_HEADER)
+    if name is None:
         return _PRIVATE
-    acl = _canned(given, of_object=True)
+    acl = _canned(name, of_object=True)
     bucket = await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
-    _check_allowed(acl, bucket.settings, is_owners=given == _OWNERS_CONTROL)
+    _check_allowed(acl, bucket.settings, is_owners=name == _OWNERS_CONTROL)
     return acl
 
 
 def new_bucket_acl(headers: Mapping[str, str], settings: BucketSettings) -> str:
     """Returns CreateBucket's canned list. Raises AwsError."""
-    given = headers.get(_HEADER)
-    if given is None:
+    name = headers.get(_HEADER)
+    if name is None:
         return _PRIVATE
-    acl = _canned(given, of_object=False)
+    acl = _canned(name, of_object=False)
     if acl != _PRIVATE and not settings.takes_acls:
         raise acl_with_ownership()
     block = settings.public_access_block
@@ -132,10 +132,10 @@ async def get_acl(exchange: S3Exchange) -> Response:
 
 async def put_acl(exchange: S3Exchange) -> Response:
     data = await read_document(exchange)
-    given = exchange.headers.get(_HEADER)
-    if given is not None and data.strip():
+    name = exchange.headers.get(_HEADER)
+    if name is not None and data.strip():
         raise AwsError("UnexpectedContent", "This request does not support content", 400)
-    if given is None and not data.strip():
+    if name is None and not data.strip():
         raise AwsError(
             "MissingSecurityHeader",
             "Your request was missing a required header",
@@ -143,11 +143,11 @@ async def put_acl(exchange: S3Exchange) -> Response:
             MissingHeaderName=_HEADER,
         )
     bucket = await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
-    if given is None:
+    if name is None:
         acl = _read_policy(exchange, data, bucket.settings)
         is_owners = acl == _PRIVATE
     else:
-        acl, is_owners = _canned(given, of_object=bool(exchange.key)), given == _OWNERS_CONTROL
+        acl, is_owners = _canned(name, of_object=bool(exchange.key)), name == _OWNERS_CONTROL
     _check_allowed(acl, bucket.settings, is_owners=is_owners)
     await exchange.run(lambda: _keep(exchange, acl))
     return Response(200)
@@ -164,14 +164,14 @@ def _keep(exchange: S3Exchange, acl: str) -> None:
     exchange.store.change_bucket(exchange.bucket, change)
 
 
-def _canned(given: str, *, of_object: bool) -> str:
-    if given in _OWNERS_ALONE or (given == _EXEC_READ and not of_object):
+def _canned(name: str, *, of_object: bool) -> str:
+    if name in _OWNERS_ALONE or (name == _EXEC_READ and not of_object):
         return _PRIVATE
-    if given == _EXEC_READ:
-        return given
-    if given not in _GRANTS or (of_object and given == _OF_BUCKETS_ONLY):
-        raise invalid_argument("The canned ACL is not known.", _HEADER, given)
-    return given
+    if name == _EXEC_READ:
+        return name
+    if name not in _GRANTS or (of_object and name == _OF_BUCKETS_ONLY):
+        raise invalid_argument("The canned ACL is not known.", _HEADER, name)
+    return name
 
 
 def _check_allowed(acl: str, settings: BucketSettings, *, is_owners: bool) -> None:
@@ -222,6 +222,6 @@ def _read_grant(grant: Element) -> tuple[str, str]:
     return name, child_text(grant, "Permission") or ""
 
 
-def _grant(kind: str, who: str, permission: str) -> str:
-    grantee = f'<Grantee xmlns:xsi="{_XSI}" xsi:type="{kind}">{who}</Grantee>'
+def _grant(kind: str, grantee_elements: str, permission: str) -> str:
+    grantee = f'<Grantee xmlns:xsi="{_XSI}" xsi:type="{kind}">{grantee_elements}</Grantee>'
     return element("Grant", grantee, text("Permission", permission))

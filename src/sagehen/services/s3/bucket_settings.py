@@ -113,10 +113,10 @@ async def get_ownership_controls(exchange: S3Exchange) -> Response:
 
 async def put_ownership_controls(exchange: S3Exchange) -> Response:
     root = parse(await read_document(exchange), "OwnershipControls")
-    given = child_text(_only(root, "Rule"), "ObjectOwnership")
-    if given not in list(Ownership):
+    value = child_text(_only(root, "Rule"), "ObjectOwnership")
+    if value not in list(Ownership):
         raise malformed_xml()
-    ownership = Ownership(given)
+    ownership = Ownership(value)
 
     def change(settings: BucketSettings) -> BucketSettings:
         if ownership is Ownership.ENFORCED and settings.acl != "private":
@@ -134,14 +134,14 @@ async def delete_ownership_controls(exchange: S3Exchange) -> Response:
 
 def read_ownership(headers: Mapping[str, str]) -> Ownership | None:
     """Raises AwsError InvalidArgument."""
-    given = headers.get("x-amz-object-ownership")
-    if given is None:
+    value = headers.get("x-amz-object-ownership")
+    if value is None:
         return None
-    if given not in list(Ownership):
+    if value not in list(Ownership):
         raise invalid_argument(
-            f"Invalid x-amz-object-ownership header: {given}", "x-amz-object-ownership", given
+            f"Invalid x-amz-object-ownership header: {value}", "x-amz-object-ownership", value
         )
-    return Ownership(given)
+    return Ownership(value)
 
 
 async def get_tagging(exchange: S3Exchange) -> Response:
@@ -222,17 +222,17 @@ def _answer(name: str, *inner: str) -> Response:
 
 
 def _only(parent: Element, name: str) -> Element:
-    found = children(parent, name)
-    if len(found) != 1:
+    elements = children(parent, name)
+    if len(elements) != 1:
         raise malformed_xml()
-    return found[0]
+    return elements[0]
 
 
 def _switch(parent: Element, name: str) -> bool:
-    given = (child_text(parent, name) or "false").strip().lower()
-    if given not in ("true", "false"):
+    value = (child_text(parent, name) or "false").strip().lower()
+    if value not in ("true", "false"):
         raise malformed_xml()
-    return given == "true"
+    return value == "true"
 
 
 def _word(value: bool) -> str:

@@ -72,10 +72,10 @@ async def list_buckets(exchange: S3Exchange) -> Response:
         )
     region = exchange.call.settings.region
     if query.get("bucket-region", region) != region:
-        found = []
+        buckets = []
     else:
-        found = await exchange.run(exchange.store.buckets)
-    chosen = [b for b in found if b.name.startswith(prefix) and b.name > after]
+        buckets = await exchange.run(exchange.store.buckets)
+    chosen = [b for b in buckets if b.name.startswith(prefix) and b.name > after]
     inner = [
         element(
             "Bucket",
@@ -86,9 +86,11 @@ async def list_buckets(exchange: S3Exchange) -> Response:
         for bucket in chosen[:limit]
     ]
     more = text("ContinuationToken", chosen[limit - 1].name) if len(chosen) > limit else ""
-    said = text("Prefix", prefix) if prefix else ""
+    prefix_element = text("Prefix", prefix) if prefix else ""
     owner = owner_element(exchange.call.settings.account_id)
-    body = document("ListAllMyBucketsResult", [owner, element("Buckets", *inner), more, said])
+    body = document(
+        "ListAllMyBucketsResult", [owner, element("Buckets", *inner), more, prefix_element]
+    )
     return Response(200, {"content-type": "application/xml"}, body)
 
 
@@ -97,8 +99,8 @@ def _create(exchange: S3Exchange, changes: Mapping[str, Any]) -> None:
         settings = msgspec.structs.replace(NEW_BUCKET, **changes)
         exchange.store.create_bucket(exchange.bucket, settings)
     except faults.BucketExists:
-        kept = exchange.store.bucket(exchange.bucket).settings
-        if exchange.call.settings.region == _FIRST_REGION and _has(kept, changes):
+        existing = exchange.store.bucket(exchange.bucket).settings
+        if exchange.call.settings.region == _FIRST_REGION and _has(existing, changes):
             # us-east-1 answers so when the bucket is the caller's own.
             return
         raise AwsError(
@@ -142,20 +144,20 @@ def _read_changes(exchange: S3Exchange, data: bytes) -> dict[str, Any]:
     return {**changes, "acl": acl} if "x-amz-acl" in exchange.headers else changes
 
 
-def _check_location(given: str | None, region: str) -> None:
-    if not given and region == _FIRST_REGION:
+def _check_location(location: str | None, region: str) -> None:
+    if not location and region == _FIRST_REGION:
         return
-    if given == region == _FIRST_REGION:
+    if location == region == _FIRST_REGION:
         raise AwsError(
             "InvalidLocationConstraint",
             "The specified location-constraint is not valid: in us-east-1 leave it out.",
             400,
-            LocationConstraint=given,
+            LocationConstraint=location,
         )
-    if given != region:
+    if location != region:
         raise AwsError(
             "IllegalLocationConstraintException",
-            f"The {given or 'unspecified'} location constraint is incompatible for the region "
+            f"The {location or 'unspecified'} location constraint is incompatible for the region "
             f"specific endpoint this request was sent to. This server's region is {region}.",
             400,
         )

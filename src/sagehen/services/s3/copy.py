@@ -30,8 +30,8 @@ _WEBSITE = "x-amz-website-redirect-location"
 
 def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
     """Raises AwsError InvalidArgument unless the header is `bucket/key`."""
-    given = headers[_SOURCE]
-    path, has_version, version = given.partition("?versionId=")
+    value = headers[_SOURCE]
+    path, has_version, version = value.partition("?versionId=")
     try:
         bucket, _, key = unquote(path, errors="strict").removeprefix("/").partition("/")
     except UnicodeDecodeError:
@@ -40,7 +40,7 @@ def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
         raise invalid_argument(
             "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
             _SOURCE,
-            given,
+            value,
         )
     if has_version:
         check_version({"versionId": version}, key)
@@ -56,13 +56,13 @@ def check_source(headers: Mapping[str, str], source: ObjectInfo) -> None:
 
 async def copy_object(exchange: S3Exchange) -> Response:
     bucket, key = read_source(exchange.headers)
-    said = read_attributes(exchange.headers, await written_acl(exchange))
+    requested = read_attributes(exchange.headers, await written_acl(exchange))
     copy = Copy(
         source_bucket=bucket,
         source_key=key,
         bucket=exchange.bucket,
         key=exchange.key,
-        describe=_describer(exchange, bucket, key, said),
+        describe=_describer(exchange, bucket, key, requested),
         algorithm=read_algorithm(exchange.headers),
         condition=read_write_condition(exchange.headers),
     )
@@ -86,7 +86,7 @@ async def copy_object(exchange: S3Exchange) -> Response:
 
 
 def _describer(
-    exchange: S3Exchange, bucket: str, key: str, said: Attributes
+    exchange: S3Exchange, bucket: str, key: str, requested: Attributes
 ) -> Callable[[ObjectInfo], Attributes]:
     """The returned function raises AwsError for sources that cannot be copied."""
     headers = exchange.headers
@@ -98,18 +98,22 @@ def _describer(
     def describe(source: ObjectInfo) -> Attributes:
         check_source(headers, source)
         _check_size(source)
-        tags = said.tags if replace_tags else source.attributes.tags
+        tags = requested.tags if replace_tags else source.attributes.tags
         if replace:
-            return msgspec.structs.replace(said, tags=tags)
-        kept = source.attributes
-        own = {name: value for name, value in kept.headers.items() if not _is_of_one_write(name)}
-        asked = {name: value for name, value in said.headers.items() if _is_of_one_write(name)}
+            return msgspec.structs.replace(requested, tags=tags)
+        attributes = source.attributes
+        copied_headers = {
+            name: value for name, value in attributes.headers.items() if not _is_never_copied(name)
+        }
+        new_headers = {
+            name: value for name, value in requested.headers.items() if _is_never_copied(name)
+        }
         return Attributes(
-            headers={**own, **asked},
-            metadata=kept.metadata,
+            headers={**copied_headers, **new_headers},
+            metadata=attributes.metadata,
             tags=tags,
-            storage_class=said.storage_class,
-            acl=said.acl,
+            storage_class=requested.storage_class,
+            acl=requested.acl,
         )
 
     return describe
@@ -133,13 +137,13 @@ def _check_size(source: ObjectInfo) -> None:
         )
 
 
-def _is_of_one_write(header: str) -> bool:
+def _is_never_copied(header: str) -> bool:
     """Encryption and redirects are never copied, only requested."""
     return header.startswith("x-amz-")
 
 
 def _directive(headers: Mapping[str, str], name: str) -> bool:
-    given = headers.get(name, "COPY")
-    if given not in ("COPY", "REPLACE"):
-        raise invalid_argument(f"Unknown {name.removeprefix('x-amz-')}.", name, given)
-    return given == "REPLACE"
+    directive = headers.get(name, "COPY")
+    if directive not in ("COPY", "REPLACE"):
+        raise invalid_argument(f"Unknown {name.removeprefix('x-amz-')}.", name, directive)
+    return directive == "REPLACE"

@@ -102,6 +102,6 @@ def malformed_xml() -> AwsError:
     )
 
 
-def not_implemented(what: str) -> AwsError:
+def not_implemented(feature: str) -> AwsError:
     """SDKs do not retry status 501."""
-    return AwsError("NotImplemented", f"{what} is not implemented by Sagehen's S3.", 501)
+    return AwsError("NotImplemented", f"{feature} is not implemented by Sagehen's S3.", 501)

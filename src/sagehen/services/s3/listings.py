@@ -39,7 +39,7 @@ async def list_objects(exchange: S3Exchange) -> Response:
     # Without a delimiter, clients continue from the last key.
     next_marker = page.truncated and bool(query.get("delimiter"))
     inner = [
-        *_said(exchange, encode),
+        *_query_elements(exchange, encode),
         text("Marker", encode(marker)),
         text("NextMarker", encode(page.last)) if next_marker else "",
         *(_contents(info, encode, owner) for info in page.objects),
@@ -57,7 +57,7 @@ async def list_objects_v2(exchange: S3Exchange) -> Response:
     wants_owner = query.get("fetch-owner", "").lower() == "true"
     owner = owner_element(exchange.call.settings.account_id) if wants_owner else ""
     inner = [
-        *_said(exchange, encode),
+        *_query_elements(exchange, encode),
         text("KeyCount", len(page.objects) + len(page.common_prefixes)),
         text("StartAfter", encode(start_after)) if start_after and token is None else "",
         text("ContinuationToken", token) if token is not None else "",
@@ -75,7 +75,7 @@ async def list_object_versions(exchange: S3Exchange) -> Response:
     owner = owner_element(exchange.call.settings.account_id)
     version = text("VersionId", NULL_VERSION) + text("IsLatest", "true")
     inner = [
-        *_said(exchange, encode),
+        *_query_elements(exchange, encode),
         text("KeyMarker", encode(marker)),
         text("NextKeyMarker", encode(page.last)) if page.truncated else "",
         text("NextVersionIdMarker", NULL_VERSION) if page.truncated else "",
@@ -87,35 +87,35 @@ async def list_object_versions(exchange: S3Exchange) -> Response:
 
 def name_encoder(exchange: S3Exchange) -> Encode:
     """Raises AwsError."""
-    given = exchange.query.get("encoding-type")
-    if given is None:
+    encoding = exchange.query.get("encoding-type")
+    if encoding is None:
         return str
-    if given != "url":
+    if encoding != "url":
         raise invalid_argument(
-            "Invalid Encoding Method specified in Request", "encoding-type", given
+            "Invalid Encoding Method specified in Request", "encoding-type", encoding
         )
     return quote
 
 
 def read_limit(exchange: S3Exchange, name: str) -> int:
     """Returns at most 1000. Raises AwsError."""
-    given = exchange.query.get(name)
-    return min(read_int(name, given), MOST_NAMES) if given is not None else MOST_NAMES
+    value = exchange.query.get(name)
+    return min(read_int(name, value), MOST_NAMES) if value is not None else MOST_NAMES
 
 
-def read_int(name: str, given: str) -> int:
+def read_int(name: str, value: str) -> int:
     """Parses a number of at most 31 bits. Raises AwsError InvalidArgument."""
-    digits = given.removeprefix("-")
+    digits = value.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS
-    number = int(given) if is_number else _MOST_INT + 1
+    number = int(value) if is_number else _MOST_INT + 1
     if not -_MOST_INT <= number <= _MOST_INT:
         raise invalid_argument(
-            f"Provided {name} not an integer or within integer range", name, given
+            f"Provided {name} not an integer or within integer range", name, value
         )
     if number < 0:
-        said = "maxKeys" if name == "max-keys" else name
+        shown_name = "maxKeys" if name == "max-keys" else name
         raise invalid_argument(
-            f"Argument {said} must be an integer between 0 and {_MOST_INT}", name, given
+            f"Argument {shown_name} must be an integer between 0 and {_MOST_INT}", name, value
         )
     return number
 
@@ -130,7 +130,7 @@ async def _page(exchange: S3Exchange, after: str) -> Listing:
     return await exchange.run(lambda: exchange.store.list_page(exchange.bucket, query))
 
 
-def _said(exchange: S3Exchange, encode: Encode) -> list[str]:
+def _query_elements(exchange: S3Exchange, encode: Encode) -> list[str]:
     query = exchange.query
     delimiter = query.get("delimiter", "")
     return [

@@ -21,7 +21,7 @@ from sagehen.services.s3.http.checksums import (
     checksum_elements,
     element_name,
     read_algorithm,
-    read_asked,
+    read_expected_checksum,
     read_object_checksum,
 )
 from sagehen.services.s3.http.conditions import read_range, read_write_condition
@@ -75,12 +75,12 @@ async def create_multipart_upload(exchange: S3Exchange) -> Response:
 async def upload_part(exchange: S3Exchange) -> Response:
     number = _read_number(exchange)
     refuse_encryption(exchange.headers)
-    asked = read_asked(exchange.headers)
+    expected = read_expected_checksum(exchange.headers)
     upload = await get_upload(exchange)
-    if asked and upload.algorithm and asked.algorithm != upload.algorithm:
+    if expected and upload.algorithm and expected.algorithm != upload.algorithm:
         raise invalid_request(
             f"Checksum Type mismatch occurred, expected checksum Type: {upload.algorithm}, actual "
-            f"checksum Type: {asked.algorithm}"
+            f"checksum Type: {expected.algorithm}"
         )
     plan = plan_body(exchange, upload.algorithm)
     part = await take(
@@ -118,6 +118,7 @@ async def complete_multipart_upload(exchange: S3Exchange) -> Response:
     completion = Completion(
         parts=_read_parts(parse(data, "CompleteMultipartUpload")),
         checksum=read_object_checksum(exchange.headers),
+        checksum_kind=exchange.headers.get("x-amz-checksum-type"),
         size=int(size) if size.isascii() and size.isdigit() and len(size) < 19 else None,
         condition=read_write_condition(exchange.headers),
     )
@@ -175,29 +176,29 @@ def _copy_part(
 
 def _read_copied_range(exchange: S3Exchange, source: ObjectInfo) -> tuple[int, int]:
     name = "x-amz-copy-source-range"
-    given = exchange.headers.get(name)
-    if given is None:
+    header = exchange.headers.get(name)
+    if header is None:
         if source.size > LARGEST_OBJECT_BYTES:
             raise invalid_request(
                 "The specified copy source is larger than the maximum allowable size for a copy "
                 f"source: {LARGEST_OBJECT_BYTES}"
             )
         return 0, source.size
-    span = read_range(given, source.size) if _COPIED_RANGE.fullmatch(given) else None
-    last = given.rpartition("-")[2]
+    span = read_range(header, source.size) if _COPIED_RANGE.fullmatch(header) else None
+    last = header.rpartition("-")[2]
     if span is None or int(last) >= source.size:
         raise invalid_argument(
-            f"Range specified is not valid for source object of size: {source.size}", name, given
+            f"Range specified is not valid for source object of size: {source.size}", name, header
         )
     return span
 
 
-def _read_kind(given: str | None, algorithm: str | None) -> ChecksumKind:
-    if given is None:
+def _read_kind(value: str | None, algorithm: str | None) -> ChecksumKind:
+    if value is None:
         sums = algorithm not in (None, "crc64nvme")
         return ChecksumKind.COMPOSITE if sums else ChecksumKind.FULL_OBJECT
     try:
-        kind = ChecksumKind(given)
+        kind = ChecksumKind(value)
     except ValueError:
         raise invalid_request("Value for x-amz-checksum-type header is invalid.") from None
     if algorithm is None:
@@ -215,22 +216,22 @@ def _read_kind(given: str | None, algorithm: str | None) -> ChecksumKind:
 
 
 def _read_number(exchange: S3Exchange) -> int:
-    given = exchange.query.get("partNumber", "")
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 6 else 0
+    value = exchange.query.get("partNumber", "")
+    number = int(value) if value.isascii() and value.isdigit() and len(value) < 6 else 0
     if not 0 < number <= _MOST_PARTS:
         raise invalid_argument(
             f"Part number must be an integer between 1 and {_MOST_PARTS}, inclusive",
             "partNumber",
-            given,
+            value,
         )
     return number
 
 
 def _read_parts(root: Element) -> list[ChosenPart]:
-    found = children(root, "Part")
-    if not 0 < len(found) <= _MOST_PARTS:
+    parts = children(root, "Part")
+    if not 0 < len(parts) <= _MOST_PARTS:
         raise malformed_xml()
-    return [_read_part(part) for part in found]
+    return [_read_part(part) for part in parts]
 
 
 def _read_part(part: Element) -> ChosenPart:

@@ -136,8 +136,8 @@ def put_object(connection: Connection, info: ObjectInfo, data: bytes | None = No
 def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, bytes]]) -> None:
     """Upserts; the last of equal keys wins."""
     # Sorted to prevent deadlocks.
-    inside = sorted(objects, key=lambda one: (one[0].bucket, one[0].key))
-    values = [_object_row(info, data) for info, data in inside]
+    ordered = sorted(objects, key=lambda item: (item[0].bucket, item[0].key))
+    values = [_object_row(info, data) for info, data in ordered]
     if values:
         connection.execute(_put_object(connection.dialect.name), values)
 
@@ -145,9 +145,9 @@ def put_objects(connection: Connection, objects: Sequence[tuple[ObjectInfo, byte
 def in_files(connection: Connection, keys: Sequence[tuple[str, str]]) -> set[tuple[str, str]]:
     """Returns the keys whose objects have their bytes in files."""
     return {
-        (given["of_bucket"], key.decode())
-        for given in _by_bucket(keys)
-        for key in connection.scalars(_IN_FILES, given)
+        (parameters["of_bucket"], key.decode())
+        for parameters in _by_bucket(keys)
+        for key in connection.scalars(_IN_FILES, parameters)
     }
 
 
@@ -156,9 +156,14 @@ def read_objects(
 ) -> list[tuple[str, str, bytes, Attributes]]:
     """Returns only objects with their bytes in rows."""
     return [
-        (given["of_bucket"], key.decode(), data, msgspec.json.decode(attributes, type=Attributes))
-        for given in _by_bucket(keys)
-        for key, data, attributes in connection.execute(_READ_OBJECTS, given)
+        (
+            parameters["of_bucket"],
+            key.decode(),
+            data,
+            msgspec.json.decode(attributes, type=Attributes),
+        )
+        for parameters in _by_bucket(keys)
+        for key, data, attributes in connection.execute(_READ_OBJECTS, parameters)
     ]
 
 
@@ -191,6 +196,8 @@ def insert_upload(connection: Connection, upload: Upload) -> None:
 
 def find_upload(connection: Connection, upload_id: str, *, lock: bool = False) -> Upload | None:
     """With `lock`, locks the row until the transaction ends."""
+    if "\0" in upload_id:
+        return None  # PostgreSQL rejects text with a NUL.
     statement = select(UPLOADS).where(UPLOADS.c.upload_id == upload_id)
     row = connection.execute(statement.with_for_update() if lock else statement).first()
     return _read_upload(row) if row else None
@@ -208,7 +215,9 @@ def list_uploads(
     key, upload_id = after[0].encode(), after[1]
     behind: ColumnElement[bool] = UPLOADS.c.key > key
     if upload_id:
-        behind = or_(behind, (UPLOADS.c.key == key) & (UPLOADS.c.upload_id > upload_id))
+        # PostgreSQL rejects text with a NUL, which no id has: what is before it sorts the same.
+        sortable = upload_id.partition("\0")[0]
+        behind = or_(behind, (UPLOADS.c.key == key) & (UPLOADS.c.upload_id > sortable))
     where = [UPLOADS.c.bucket == bucket, *_key_range(UPLOADS.c.key, prefix.encode(), b"", True)]
     statement = select(UPLOADS).where(*where, behind)
     statement = statement.order_by(UPLOADS.c.key, UPLOADS.c.upload_id).limit(limit)
@@ -251,14 +260,14 @@ def list_blobs(
 
 def delete_blobs(connection: Connection, owner_id: str, keep: Iterable[int] = ()) -> list[str]:
     """Returns the deleted ids."""
-    kept = set(keep)
+    kept_numbers = set(keep)
     rows = connection.execute(
         select(BLOBS.c.number, BLOBS.c.blob_id).where(BLOBS.c.owner_id == owner_id)
     )
-    gone = {number: blob_id for number, blob_id in rows if number not in kept}
-    if gone and not kept:
+    gone = {number: blob_id for number, blob_id in rows if number not in kept_numbers}
+    if gone and not kept_numbers:
         connection.execute(delete(BLOBS).where(BLOBS.c.owner_id == owner_id))
-    for number in gone if kept else ():
+    for number in gone if kept_numbers else ():
         where = (BLOBS.c.owner_id == owner_id, BLOBS.c.number == number)
         connection.execute(delete(BLOBS).where(*where))
     return list(gone.values())
@@ -272,8 +281,8 @@ def known_blobs(connection: Connection, blob_ids: list[str]) -> set[str]:
 
 def state_id(connection: Connection) -> str | None:
     """Returns the id shared with the object files; None before the first start."""
-    found: str | None = connection.scalar(select(STATE_IDENTITY.c.state_id))
-    return found
+    identity: str | None = connection.scalar(select(STATE_IDENTITY.c.state_id))
+    return identity
 
 
 def _object(bucket: str, key: str) -> tuple[ColumnElement[bool], ...]:
@@ -297,7 +306,7 @@ def _key_range(
 def _by_bucket(keys: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
     of_bucket: dict[str, list[bytes]] = {}
     # PostgreSQL rejects text with a NUL, so no bucket name holds one.
-    for bucket, key in dict.fromkeys(one for one in keys if "\0" not in one[0]):
+    for bucket, key in dict.fromkeys(pair for pair in keys if "\0" not in pair[0]):
         of_bucket.setdefault(bucket, []).append(key.encode())
     return [{"of_bucket": bucket, "of_keys": keys} for bucket, keys in sorted(of_bucket.items())]
 

@@ -125,8 +125,8 @@ async def head_object(exchange: S3Exchange) -> Response:
         if "partNumber" not in exchange.query:
             info = exchange.store.head(exchange.bucket, exchange.key)
             return _answer(exchange, info, ())[0]
-        with exchange.store.open(exchange.bucket, exchange.key) as found:
-            return _answer(exchange, found.info, found.parts)[0]
+        with exchange.store.open(exchange.bucket, exchange.key) as stored:
+            return _answer(exchange, stored.info, stored.parts)[0]
 
     return await exchange.run(look)
 
@@ -135,25 +135,25 @@ async def get_object(exchange: S3Exchange) -> Response:
     refuse_encryption(exchange.headers)
 
     def begin() -> Response:
-        found = exchange.store.open(exchange.bucket, exchange.key)
+        stored = exchange.store.open(exchange.bucket, exchange.key)
         try:
-            response, (start, length) = _answer(exchange, found.info, found.parts)
+            response, (start, length) = _answer(exchange, stored.info, stored.parts)
             if length > SMALL_BYTES:
-                response.body = _send(found, start, length)
+                response.body = _send(stored, start, length)
                 return response
-            response.body = b"".join(found.chunks(start, length))
+            response.body = b"".join(stored.chunks(start, length))
         except BaseException:
-            found.close()
+            stored.close()
             raise
-        found.close()
+        stored.close()
         return response
 
     return await exchange.run(begin)
 
 
-async def _send(found: OpenObject, start: int, length: int) -> AsyncIterator[bytes]:
+async def _send(stored: OpenObject, start: int, length: int) -> AsyncIterator[bytes]:
     """Reads each chunk while the previous one is sent."""
-    chunks = found.chunks(start, length)
+    chunks = stored.chunks(start, length)
     reading = asyncio.create_task(asyncio.to_thread(next, chunks, b""))
     try:
         while chunk := await reading:
@@ -162,7 +162,7 @@ async def _send(found: OpenObject, start: int, length: int) -> AsyncIterator[byt
     finally:
         # The thread must finish before the files close.
         await asyncio.wait([reading])
-        found.close()
+        stored.close()
 
 
 def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tuple[Response, Span]:
@@ -171,8 +171,8 @@ def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tu
         raise precondition_failed(header)
     headers = object_headers(info)
     if verdict is ConditionResult.NOT_MODIFIED:
-        kept = ("etag", "last-modified", "cache-control", "expires")
-        return Response(304, {name: headers[name] for name in kept if name in headers}), (0, 0)
+        names = ("etag", "last-modified", "cache-control", "expires")
+        return Response(304, {name: headers[name] for name in names if name in headers}), (0, 0)
     _override(exchange, headers)
     span = read_range(exchange.headers.get("range"), info.size)
     if "partNumber" in exchange.query:
@@ -205,15 +205,15 @@ def _part_span(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) ->
         raise AwsError(
             "InvalidRequest", "Cannot specify both Range header and partNumber query parameter", 400
         )
-    given = exchange.query["partNumber"]
+    value = exchange.query["partNumber"]
     sizes = [part.size for part in parts] or [info.size]
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 6 else 0
+    number = int(value) if value.isascii() and value.isdigit() and len(value) < 6 else 0
     if not 0 < number <= len(sizes):
         raise AwsError(
             "InvalidPartNumber",
             "The requested partnumber is not satisfiable",
             416,
-            PartNumberRequested=given,
+            PartNumberRequested=value,
             ActualPartCount=len(sizes),
         )
     size = sizes[number - 1]
@@ -226,19 +226,19 @@ _KNOWN = ("ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize")
 
 async def get_object_attributes(exchange: S3Exchange) -> Response:
     refuse_encryption(exchange.headers)
-    wanted = _read_wanted(exchange)
+    requested = _read_attribute_names(exchange)
     limit = min(_number(exchange, "x-amz-max-parts", MOST_NAMES), MOST_NAMES)
     marker = _number(exchange, "x-amz-part-number-marker", 0)
 
-    def look() -> tuple[ObjectInfo, Sequence[Blob]]:
-        if "ObjectParts" not in wanted:
+    def read() -> tuple[ObjectInfo, Sequence[Blob]]:
+        if "ObjectParts" not in requested:
             return exchange.store.head(exchange.bucket, exchange.key), ()
-        with exchange.store.open(exchange.bucket, exchange.key) as found:
-            return found.info, found.parts
+        with exchange.store.open(exchange.bucket, exchange.key) as stored:
+            return stored.info, stored.parts
 
-    info, parts = await exchange.run(look)
+    info, parts = await exchange.run(read)
     came_in_parts = bool(parts) and "-" in info.etag
-    facts = {
+    elements = {
         "ETag": text("ETag", info.etag),
         "Checksum": _checksum(info.checksum) if info.checksum else "",
         "ObjectParts": _parts(parts, info.checksum, marker, limit) if came_in_parts else "",
@@ -246,28 +246,28 @@ async def get_object_attributes(exchange: S3Exchange) -> Response:
         "ObjectSize": text("ObjectSize", info.size),
     }
     body = document(
-        "GetObjectAttributesResponse", [facts[name] for name in _KNOWN if name in wanted]
+        "GetObjectAttributesResponse", [elements[name] for name in _KNOWN if name in requested]
     )
     modified = formatdate(info.modified_at, usegmt=True)
     return Response(200, {"content-type": "application/xml", "last-modified": modified}, body)
 
 
-def _read_wanted(exchange: S3Exchange) -> set[str]:
-    given = exchange.headers.get(_HEADER, "")
-    wanted = {name.strip() for name in given.split(",") if name.strip()}
-    if not wanted:
+def _read_attribute_names(exchange: S3Exchange) -> set[str]:
+    header = exchange.headers.get(_HEADER, "")
+    names = {name.strip() for name in header.split(",") if name.strip()}
+    if not names:
         raise invalid_request(
             f"The {_HEADER} header specifying the attributes to be retrieved is either missing or "
             "empty"
         )
-    if not wanted <= {*_KNOWN}:
-        raise invalid_argument("Invalid attribute name specified.", _HEADER, given)
-    return wanted
+    if not names <= {*_KNOWN}:
+        raise invalid_argument("Invalid attribute name specified.", _HEADER, header)
+    return names
 
 
 def _number(exchange: S3Exchange, name: str, otherwise: int) -> int:
-    given = exchange.headers.get(name)
-    return otherwise if given is None else read_int(name, given)
+    value = exchange.headers.get(name)
+    return otherwise if value is None else read_int(name, value)
 
 
 def _checksum(checksum: Checksum) -> str:

@@ -87,14 +87,14 @@ def find_operation(
     """
     naming = sorted(query.keys() & _subresources())
     if len(naming) > 1:
-        why = f"Conflicting query string parameters: {', '.join(naming)}"
-        raise invalid_argument(why, "ResourceType", naming[0])
+        message = f"Conflicting query string parameters: {', '.join(naming)}"
+        raise invalid_argument(message, "ResourceType", naming[0])
     level = 2 if key else 1 if bucket else 0
     plain, by_subresource = _operations()
     for name in naming:
-        found = by_subresource.get((method, level, name))
-        if found is not None:
-            return found
+        operation = by_subresource.get((method, level, name))
+        if operation is not None:
+            return operation
         return f"{method} with ?{name}"
     copying = method == "PUT" and "x-amz-copy-source" in headers
     if level == 2 and "uploadId" in query and method in _OF_UPLOAD:

@@ -16,11 +16,11 @@ __all__ = ["list_multipart_uploads", "list_parts"]
 async def list_parts(exchange: S3Exchange) -> Response:
     upload = await get_upload(exchange)
     limit = read_limit(exchange, "max-parts")
-    given = exchange.query.get("part-number-marker") or "0"
-    marker = read_int("part-number-marker", given)
-    found = await exchange.run(lambda: exchange.store.uploads.parts(upload, marker, limit + 1))
-    parts = found[:limit]
-    truncated = len(found) > limit
+    value = exchange.query.get("part-number-marker") or "0"
+    marker = read_int("part-number-marker", value)
+    listed = await exchange.run(lambda: exchange.store.uploads.parts(upload, marker, limit + 1))
+    parts = listed[:limit]
+    truncated = len(listed) > limit
     account = exchange.call.settings.account_id
     algorithm = upload.algorithm
     inner = [

@@ -19,7 +19,7 @@ def refused(message: str) -> AwsError:
 
 
 def not_built(feature: str) -> AwsError:
-    """Refuse a feature that Sagehen does not have, rather than ignore it."""
+    """Refuses a feature that Sagehen does not have, rather than ignore it."""
     return refused(f"Not implemented by Sagehen yet: {feature}.")
 
 
@@ -40,10 +40,10 @@ def over_limit(message: str) -> AwsError:
     return AwsError("ResourceLimitExceeded", message, 400)
 
 
-def quota_exceeded(quota: str, limit: int, used: int, delta: int, why: str) -> AwsError:
+def quota_exceeded(quota: str, limit: int, used: int, delta: int, reason: str) -> AwsError:
     return over_limit(
         f"The account-level service limit '{quota}' is {limit} Instances, with current utilization "
         f"of {used} Instances and a request delta of {delta} Instances. Please use AWS Service "
         "Quotas to request an increase for this quota. If AWS Service Quotas is not available, "
-        f"contact AWS support to request an increase for this quota. ({why})"
+        f"contact AWS support to request an increase for this quota. ({reason})"
     )

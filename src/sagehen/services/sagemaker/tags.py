@@ -10,19 +10,14 @@ from sagehen.frame import tags
 from sagehen.frame.context import RequestContext
 from sagehen.services.sagemaker.errors import missing, refused
 from sagehen.services.sagemaker.hosting import (
-    endpoint_config_store as endpoint_configs,
-)
-from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
 )
-from sagehen.services.sagemaker.hosting import (
-    model_store as models,
-)
+from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.training import store as training_jobs
 
 __all__ = ["add_tags", "check_tags", "delete_tags", "list_tags"]
 
-MOST_TAGS = 50
+MAX_TAGS = 50
 _RESERVED_PREFIX = "aws:"
 _ARN = re.compile(r"arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:\d{12}:([a-z-]+)/(.+)")
 _KINDS = {
@@ -34,20 +29,20 @@ _KINDS = {
 
 
 def add_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    arn, given = params["ResourceArn"].lower(), check_tags(params["Tags"])
+    arn, new_tags = params["ResourceArn"].lower(), check_tags(params["Tags"])
     with call.database.write() as connection:
         _check_resource(call, connection, arn)
-        after = tags.get(connection, arn) | given
-        if len(after) > MOST_TAGS:
+        after = tags.get(connection, arn) | new_tags
+        if len(after) > MAX_TAGS:
             raise refused(
-                f"A resource may have {MOST_TAGS} tags; this request would make {len(after)}."
+                f"A resource may have {MAX_TAGS} tags; this request would make {len(after)}."
             )
-        tags.put(connection, arn, given)
+        tags.put(connection, arn, new_tags)
     return {"Tags": _listed(after)}
 
 
 def list_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns all tags: the smallest page holds MOST_TAGS."""
+    """Returns all tags: the smallest page holds MAX_TAGS."""
     if "NextToken" in params:
         raise refused("Invalid pagination token.")
     arn = params["ResourceArn"].lower()
@@ -64,9 +59,9 @@ def delete_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def check_tags(given: list[dict[str, str]]) -> dict[str, str]:
+def check_tags(tag_list: list[dict[str, str]]) -> dict[str, str]:
     """Returns tags by key; raises AwsError for duplicate and reserved keys."""
-    keys = [tag["Key"] for tag in given]
+    keys = [tag["Key"] for tag in tag_list]
     if reserved := [key for key in keys if key.lower().startswith(_RESERVED_PREFIX)]:
         raise refused(
             f"aws: prefixed tag key names are not allowed for external use: {reserved[0]}"
@@ -74,7 +69,7 @@ def check_tags(given: list[dict[str, str]]) -> dict[str, str]:
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
         raise refused(f"The tag key {twice} is given more than once.")
-    return {tag["Key"]: tag["Value"] for tag in given}
+    return {tag["Key"]: tag["Value"] for tag in tag_list}
 
 
 def _check_resource(call: RequestContext, connection: Connection, arn: str) -> None:

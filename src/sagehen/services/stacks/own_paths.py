@@ -86,12 +86,12 @@ def insert(connection: Connection, record: StackRecord) -> bool:
 
 def get(connection: Connection, name: str, lock: bool = False) -> StackRecord | None:
     """Returns the stack; with `lock`, nobody else can write it until this transaction ends."""
-    found = rows.select_records(connection, STACKS, StackRecord, STACKS.c.name == name, lock=lock)
-    return found[0] if found else None
+    records = rows.select_records(connection, STACKS, StackRecord, STACKS.c.name == name, lock=lock)
+    return records[0] if records else None
 
 
 def update(connection: Connection, record: StackRecord) -> None:
-    """Read the record before by `get` with `lock`."""
+    """Needs the record to be locked, by `get` with `lock`."""
     rows.update_where(connection, STACKS, record, STACKS.c.name == record.name)
 
 
@@ -107,8 +107,8 @@ def list_page(connection: Connection, after: str, limit: int) -> list[dict[str, 
 
 
 PAGE = 100
-LARGEST_PAGE = 1000
-LONGEST_CLAIM_SECONDS = 3600
+MAX_PAGE_SIZE = 1000
+MAX_CLAIM_SECONDS = 3600
 _AT = "/_sagehen/stacks"
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
@@ -118,7 +118,7 @@ class _Put(msgspec.Struct, forbid_unknown_fields=True):
     holder: _Text
     content: dict[str, Any]
     who: _Text
-    claim_seconds: Annotated[float, msgspec.Meta(ge=0, le=LONGEST_CLAIM_SECONDS)] = 0
+    claim_seconds: Annotated[float, msgspec.Meta(ge=0, le=MAX_CLAIM_SECONDS)] = 0
     over: str | None = None
 
 
@@ -139,75 +139,77 @@ class _StackPaths:
         self._database = database
         self._clock = clock
 
-    def list_all(self, asked: OwnPathRequest) -> dict[str, Any]:
-        limit = number_in(asked.query, "limit", PAGE, 1, LARGEST_PAGE)
+    def list_all(self, request: OwnPathRequest) -> dict[str, Any]:
+        limit = number_in(request.query, "limit", PAGE, 1, MAX_PAGE_SIZE)
         with self._database.read() as connection:
-            found = list_page(connection, asked.query.get("after", ""), limit + 1)
-        following = found[limit - 1]["name"] if len(found) > limit else None
-        return {"stacks": found[:limit], "next": following}
+            records = list_page(connection, request.query.get("after", ""), limit + 1)
+        following = records[limit - 1]["name"] if len(records) > limit else None
+        return {"stacks": records[:limit], "next": following}
 
-    def read(self, asked: OwnPathRequest) -> StackRecord:
+    def read(self, request: OwnPathRequest) -> StackRecord:
         with self._database.read() as connection:
-            return _existing(connection, asked, lock=False)
+            return _existing(connection, request, lock=False)
 
-    def put(self, asked: OwnPathRequest) -> StackRecord:
-        name, wanted = _name(asked), _decode(asked.body)
+    def put(self, request: OwnPathRequest) -> StackRecord:
+        name, desired = _name(request), _decode(request.body)
         with self._database.write() as connection:
-            kept = get(connection, name, lock=True)
-            self._check(name, kept, wanted.version, wanted.holder, wanted.over)
-            record = self._written(name, kept, wanted)
-            if kept is not None:
+            existing = get(connection, name, lock=True)
+            self._check(name, existing, desired.version, desired.holder, desired.over)
+            record = self._written(name, existing, desired)
+            if existing is not None:
                 update(connection, record)
             elif not insert(connection, record):
                 raise Conflict(f"The stack {name} was made by another run just now.")
         return record
 
-    def delete(self, asked: OwnPathRequest) -> dict[str, Any]:
-        version = number_in(asked.query, "version", None, 1, 2**31 - 1)
+    def delete(self, request: OwnPathRequest) -> dict[str, Any]:
+        version = number_in(request.query, "version", None, 1, 2**31 - 1)
         with self._database.write() as connection:
-            kept = _existing(connection, asked, lock=True)
-            self._check(kept.name, kept, version, asked.query.get("holder", ""), None)
-            delete(connection, kept.name)
+            record = _existing(connection, request, lock=True)
+            self._check(record.name, record, version, request.query.get("holder", ""), None)
+            delete(connection, record.name)
         return {}
 
     def _check(
-        self, name: str, kept: StackRecord | None, version: int, holder: str, over: str | None
+        self, name: str, record: StackRecord | None, version: int, holder: str, over: str | None
     ) -> None:
-        claim = kept.claim if kept else None
+        claim = record.claim if record else None
         if (
-            kept is not None
+            record is not None
             and claim is not None
-            and _holds(kept.modified_at, claim, self._clock.now())
+            and _holds(record.modified_at, claim, self._clock.now())
             and claim.holder not in (holder, over)
         ):
             raise Conflict(
                 f"{claim.who} works on the stack {name}, since {_time(claim.since)}; unless it is "
                 f"renewed, that claim runs out at {_time(claim.expires_at)}. Try again then."
             )
-        there = kept.version if kept else 0
-        if version != there:
+        current = record.version if record else 0
+        if version != current:
             raise Conflict(
-                f"The stack {name} is at version {there} and not at {version}: somebody else has "
+                f"The stack {name} is at version {current} and not at {version}: somebody else has "
                 "written it since it was read. Run it again."
             )
 
-    def _written(self, name: str, kept: StackRecord | None, wanted: _Put) -> StackRecord:
+    def _written(self, name: str, record: StackRecord | None, desired: _Put) -> StackRecord:
         now = self._clock.now()
         claim = None
-        if wanted.claim_seconds:
-            mine = kept is not None and kept.claim and kept.claim.holder == wanted.holder
+        if desired.claim_seconds:
+            is_own_claim = (
+                record is not None and record.claim and record.claim.holder == desired.holder
+            )
             claim = StackClaim(
-                holder=wanted.holder,
-                who=wanted.who,
-                since=kept.claim.since if mine and kept and kept.claim else now,
-                expires_at=now + wanted.claim_seconds,
+                holder=desired.holder,
+                who=desired.who,
+                since=record.claim.since if is_own_claim and record and record.claim else now,
+                expires_at=now + desired.claim_seconds,
             )
         return StackRecord(
             name=name,
-            version=wanted.version + 1,
-            created_at=kept.created_at if kept else now,
+            version=desired.version + 1,
+            created_at=record.created_at if record else now,
             modified_at=now,
-            content=wanted.content,
+            content=desired.content,
             claim=claim,
         )
 
@@ -218,17 +220,17 @@ def _holds(written_at: float, claim: StackClaim, now: float) -> bool:
     return written_at - seconds <= now < claim.expires_at
 
 
-def _existing(connection: Connection, asked: OwnPathRequest, lock: bool) -> StackRecord:
-    name = _name(asked)
-    found = get(connection, name, lock)
-    if found is None:
+def _existing(connection: Connection, request: OwnPathRequest, lock: bool) -> StackRecord:
+    name = _name(request)
+    record = get(connection, name, lock)
+    if record is None:
         raise NotFound(f"There is no stack {name}.")
-    return found
+    return record
 
 
-def _name(asked: OwnPathRequest) -> str:
+def _name(request: OwnPathRequest) -> str:
     try:
-        return msgspec.convert(asked.path["name"], _Name)
+        return msgspec.convert(request.path["name"], _Name)
     except msgspec.ValidationError:
         raise Invalid(
             "The name of a stack has up to 128 letters, digits and hyphens, the first a letter."
@@ -239,7 +241,7 @@ def _decode(body: bytes) -> _Put:
     try:
         return msgspec.json.decode(body, type=_Put)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Invalid(f"The body is not what a stack is written with: {error}.") from error
+        raise Invalid(f"The request body is not a valid stack: {error}.") from error
 
 
 def _time(seconds: float) -> str:

@@ -1,33 +1,13 @@
-"""A job looked at, listed and stopped; and what its name is."""
+"""A job looked at, listed and stopped."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sagehen.services.inference_service.job_definition import job_name
 from sagehen.services.sagemaker.training.records import JobStatus, SecondaryStatus
-from sagehen.wire.services import service
-from sagehen.wire.validation.validate import validate
 
 
 @pytest.fixture
 def state(any_database):
     return any_database
-
-
-@given(st.text(min_size=1), st.floats(0, 4e9))
-def test_a_name_is_one_of_a_training_job_whatever_the_type(kind, now):
-    name = job_name(kind, now, "abc123")
-    operation = service("sagemaker").operation_model("DescribeTrainingJob")
-    validate(operation, {"TrainingJobName": name})
-    assert name.endswith("-abc123")
-
-
-def test_a_name_says_type_and_time():
-    assert job_name("model_a.v2", 0, "x") == "model-a-v2-job-1970-01-01-00-00-00-x"
-    long = job_name("x" * 300, 0, "abc123")
-    assert len(long) == 63
-    assert job_name("_", 0, "x") == "type-job-1970-01-01-00-00-00-x"
 
 
 def test_a_job_as_it_stands(house):

@@ -6,7 +6,7 @@ import pytest
 
 from sagehen.services.messaging.outbox import store as deliveries
 from sagehen.services.messaging.sns import topic_store as topics
-from sagehen.services.messaging.tables import SUBSCRIPTIONS
+from sagehen.services.messaging.sns.subscription_store import SUBSCRIPTIONS
 from sagehen.services.sagemaker.training.records import JobStatus, SecondaryStatus
 
 

@@ -15,7 +15,7 @@ from sagehen.services.messaging.sns import (
     topic_store as topics,
 )
 from sagehen.services.messaging.sns.records import SubscriptionRecord, SubscriptionState
-from sagehen.services.messaging.tables import SUBSCRIPTIONS
+from sagehen.services.messaging.sns.subscription_store import SUBSCRIPTIONS
 from sagehen.services.sagemaker.training import store as training_jobs
 
 GIVEN = {"s3_bucket": "own-bucket", "white_list": ["model_a"], "limit": 1}

@@ -217,3 +217,27 @@ def test_the_transfer_manager_up_down_and_across(s3: Any, bucket: str, tmp_path:
     held = io.BytesIO()
     s3.download_fileobj(bucket, "copy", held)
     assert held.getvalue() == data
+
+
+@pytest.mark.parametrize(
+    ("kind", "stated", "suffix"),
+    [
+        ("FULL_OBJECT", "COMPOSITE", ""),
+        ("COMPOSITE", "FULL_OBJECT", ""),
+        ("COMPOSITE", "COMPOSITE", "-7"),
+        ("FULL_OBJECT", "FULL_OBJECT", "-1"),
+    ],
+)
+def test_a_checksum_s_kind_and_parts_are_checked(
+    s3: Any, begin: Any, refused: Refused, kind: str, stated: str, suffix: str
+) -> None:
+    upload = begin(ChecksumAlgorithm="CRC32", ChecksumType=kind)
+    parts = send(s3, upload, SECOND, ChecksumAlgorithm="CRC32")
+    crc = zlib.crc32(SECOND).to_bytes(4, "big")
+    if kind == "COMPOSITE":
+        crc = zlib.crc32(crc).to_bytes(4, "big")
+    value = base64.b64encode(crc).decode()
+    finish = {**upload, "MultipartUpload": {"Parts": parts}, "ChecksumType": stated}
+    answer = refused(s3.complete_multipart_upload, **finish, ChecksumCRC32=value + suffix)
+    assert answer == ("BadDigest", 400)
+    complete(s3, upload, parts, ChecksumCRC32=value, ChecksumType=kind)

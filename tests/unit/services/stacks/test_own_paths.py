@@ -142,7 +142,7 @@ def test_a_name_that_is_none(house, name):
     ],
 )
 def test_a_body_that_is_none(house, body):
-    with pytest.raises(Invalid, match="not what a stack is written with"):
+    with pytest.raises(Invalid, match="not a valid stack"):
         house.ask("PUT", "s", body=body)
 
 

@@ -1,15 +1,14 @@
-"""EventBridge's only bus, and pagination by name."""
+"""EventBridge's only bus, and the pages of its lists."""
 
-import base64
-import binascii
 from typing import Any
 
 from sagehen.base.home import Home
 from sagehen.frame.context import RequestContext
+from sagehen.frame.paging import read_token
 from sagehen.services.messaging.events.errors import invalid, no_bus
 from sagehen.services.messaging.events.records import BUS
 
-__all__ = ["after", "check_bus", "describe_event_bus", "limit_of", "list_event_buses", "page_of"]
+__all__ = ["check_bus", "describe_event_bus", "limit_of", "list_event_buses", "start_of_page"]
 
 
 def describe_event_bus(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -41,26 +40,11 @@ def _bus(call: RequestContext) -> dict[str, Any]:
 DEFAULT_LIMIT = 100
 
 
-def after(params: dict[str, Any]) -> str:
-    """Raises AwsError for a foreign NextToken."""
-    try:
-        name = base64.urlsafe_b64decode(params.get("NextToken", "")).decode("ascii")
-    except (binascii.Error, ValueError):
-        raise invalid("Invalid pagination token.") from None
-    if not name.isprintable():
-        raise invalid("Invalid pagination token.")
-    return name
+def start_of_page(params: dict[str, Any]) -> str:
+    """Returns the name behind which a page begins; raises AwsError for a foreign NextToken."""
+    return read_token(params.get("NextToken", ""), lambda: invalid("Invalid pagination token."))
 
 
 def limit_of(params: dict[str, Any]) -> int:
-    """Callers read one more row to know whether there is a next page."""
     limit: int = params.get("Limit", DEFAULT_LIMIT)
     return limit
-
-
-def page_of(member: str, found: list[Any], names: list[str], limit: int) -> dict[str, Any]:
-    """`found` may have one item more than a page."""
-    answer: dict[str, Any] = {member: found[:limit]}
-    if len(found) > limit:
-        answer["NextToken"] = base64.urlsafe_b64encode(names[limit - 1].encode()).decode()
-    return answer

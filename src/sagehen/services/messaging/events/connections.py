@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sagehen.frame.context import RequestContext
-from sagehen.services.messaging.events.buses import after, limit_of, page_of
+from sagehen.frame.paging import page_of
+from sagehen.services.messaging.events.buses import limit_of, start_of_page
 from sagehen.services.messaging.events.errors import invalid, not_built
 from sagehen.services.messaging.events.records import EventResource
 from sagehen.services.messaging.events.resource_store import EVENT_CONNECTIONS
@@ -23,12 +24,13 @@ __all__ = [
 
 STATE = "AUTHORIZED"
 _PARAMETERS = {"API_KEY": "ApiKeyAuthParameters", "BASIC": "BasicAuthParameters"}
+_OAUTH = "OAuthParameters"
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _SECRETS = ("ApiKeyValue", "Password")
 
 
 def create_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    definition = {key: one for key, one in params.items() if key != "Name"}
+    definition = {key: value for key, value in params.items() if key != "Name"}
     return _changed(_KIND.create(call, params["Name"], definition))
 
 
@@ -50,18 +52,18 @@ def describe_connection(call: RequestContext, params: dict[str, Any]) -> dict[st
 def list_connections(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     with call.database.read() as connection:
-        found = EVENT_CONNECTIONS.page(connection, prefix, after(params), limit + 1)
+        records = EVENT_CONNECTIONS.page(connection, prefix, start_of_page(params), limit + 1)
     if params.get("ConnectionState", STATE) != STATE:
-        found = []
+        records = []
     listed = [
         {
-            **_changed(one),
-            "Name": one.name,
-            "AuthorizationType": one.definition["AuthorizationType"],
+            **_changed(record),
+            "Name": record.name,
+            "AuthorizationType": record.definition["AuthorizationType"],
         }
-        for one in found
+        for record in records
     ]
-    return page_of("Connections", listed, [one.name for one in found], limit)
+    return page_of("Connections", listed, [record.name for record in records], limit)
 
 
 def delete_connection(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -82,13 +84,16 @@ def _check(_: Connection, definition: dict[str, Any]) -> None:
         raise not_built("ConnectivityParameters")
     if parameters.get("InvocationHttpParameters", {}).get("BodyParameters"):
         raise not_built("BodyParameters")
-    wanted = _PARAMETERS[kind]
-    others = [one for one in (*_PARAMETERS.values(), "OAuthParameters") if one != wanted]
-    if len(parameters.get(wanted, {})) != 2 or any(one in parameters for one in others):
-        raise invalid(f"AuthParameters of a connection by {kind} have {wanted}, whole and alone.")
+    required = _PARAMETERS[kind]
+    foreign = [member for member in (*_PARAMETERS.values(), _OAUTH) if member != required]
+    if len(parameters.get(required, {})) != 2 or any(member in parameters for member in foreign):
+        raise invalid(
+            f"AuthParameters of a connection by {kind} must have {required} with both members, "
+            "and no other credentials."
+        )
     key = parameters.get("ApiKeyAuthParameters", {}).get("ApiKeyName", "x")
     if not _HEADER.fullmatch(key):
-        raise invalid(f"ApiKeyName {key} is no name of a header.")
+        raise invalid(f"ApiKeyName {key} is not a valid header name.")
 
 
 _KIND = EventResourceKind(
@@ -107,13 +112,13 @@ def _changed(record: EventResource) -> dict[str, Any]:
 
 
 def _without_secrets(definition: dict[str, Any]) -> dict[str, Any]:
-    shown = copy.deepcopy(definition)
-    parameters = shown["AuthParameters"]
+    visible = copy.deepcopy(definition)
+    parameters = visible["AuthParameters"]
     for kind in _PARAMETERS.values():
         for secret in _SECRETS:
             parameters.get(kind, {}).pop(secret, None)
-    for given in parameters.get("InvocationHttpParameters", {}).values():
-        for one in given:
-            if one.get("IsValueSecret"):
-                one.pop("Value", None)
-    return shown
+    for items in parameters.get("InvocationHttpParameters", {}).values():
+        for item in items:
+            if item.get("IsValueSecret"):
+                item.pop("Value", None)
+    return visible

@@ -23,9 +23,9 @@ def not_built(feature: str, instead: str = "") -> AwsError:
     return invalid(f"Not implemented by Sagehen: {feature}.{instead and ' ' + instead}")
 
 
-def bad_pattern(why: str) -> AwsError:
+def bad_pattern(reason: str) -> AwsError:
     return AwsError(
-        "InvalidEventPatternException", f"Event pattern is not valid. Reason: {why}", 400
+        "InvalidEventPatternException", f"Event pattern is not valid. Reason: {reason}", 400
     )
 
 
@@ -39,9 +39,9 @@ def no_rule(name: str) -> AwsError:
     )
 
 
-def missing(what: str) -> AwsError:
-    """`what` starts the message: `Connection 'mine'`."""
-    return AwsError("ResourceNotFoundException", f"{what} does not exist.", 400)
+def missing(resource: str) -> AwsError:
+    """`resource` starts the message: `Connection 'mine'`."""
+    return AwsError("ResourceNotFoundException", f"{resource} does not exist.", 400)
 
 
 def existing(kind: str, name: str) -> AwsError:

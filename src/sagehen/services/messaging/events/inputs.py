@@ -35,16 +35,16 @@ def read_path(text: str) -> tuple[_Step, ...]:
     if not text.startswith("$"):
         raise Invalid(f"a JSON path begins with $, not as {text[:64]!r}")
     steps: list[_Step] = []
-    place = 1
-    while place < len(text):
-        found = _STEP.match(text, place)
-        if found is None:
-            raise Invalid(f"the JSON path {text!r} cannot be read from character {place + 1} on")
-        if found["place"] is not None:
-            steps.append(int(found["place"]))
+    position = 1
+    while position < len(text):
+        match = _STEP.match(text, position)
+        if match is None:
+            raise Invalid(f"the JSON path {text!r} cannot be read from character {position + 1} on")
+        if match["place"] is not None:
+            steps.append(int(match["place"]))
         else:
-            steps.append(None if found["all"] else found["name"] or found["quoted"])
-        place = found.end()
+            steps.append(None if match["all"] else match["name"] or match["quoted"])
+        position = match.end()
     return tuple(steps)
 
 
@@ -57,8 +57,8 @@ def _find(steps: tuple[_Step, ...], value: Any) -> Any:
         if step is None:
             if not isinstance(value, list):
                 return NOTHING
-            found = [_find(steps[number + 1 :], one) for one in value]
-            return [one for one in found if one is not NOTHING]
+            matches = [_find(steps[number + 1 :], item) for item in value]
+            return [item for item in matches if item is not NOTHING]
         if isinstance(step, int):
             if not isinstance(value, list) or step >= len(value):
                 return NOTHING
@@ -93,9 +93,9 @@ class _Part(msgspec.Struct, frozen=True):
 
 def check_input(target: Mapping[str, Any]) -> None:
     """Checks a target of PutTargets; raises Invalid."""
-    given = [way for way in _WAYS if way in target]
-    if len(given) > 1:
-        raise Invalid(f"Only one of {', '.join(_WAYS)} must be provided, not {' and '.join(given)}")
+    used = [member for member in _WAYS if member in target]
+    if len(used) > 1:
+        raise Invalid(f"Only one of {', '.join(_WAYS)} must be provided, not {' and '.join(used)}")
     if "Input" in target:
         _check_json(target["Input"])
     if "InputPath" in target:
@@ -110,8 +110,8 @@ def input_for(event: Event, rule: RuleRecord, target: Mapping[str, Any]) -> str:
     if "Input" in target:
         return str(target["Input"])
     if "InputPath" in target:
-        found = find(target["InputPath"], envelope)
-        return _json(None if found is NOTHING else found)
+        value = find(target["InputPath"], envelope)
+        return _json(None if value is NOTHING else value)
     if "InputTransformer" in target:
         return _filled(event, envelope, rule, target["InputTransformer"])
     return _json(envelope)
@@ -135,13 +135,13 @@ def _check_json(text: str) -> None:
         raise Invalid(f"Input is not valid JSON: {error}") from None
 
 
-def _check_transformer(given: Mapping[str, Any]) -> None:
-    paths = given.get("InputPathsMap", {})
+def _check_transformer(transformer: Mapping[str, Any]) -> None:
+    paths = transformer.get("InputPathsMap", {})
     for name, path in paths.items():
         if name.lower().startswith("aws"):
             raise Invalid(f"a variable of InputPathsMap cannot begin with AWS: {name}")
         read_path(path)
-    unknown = {part.text for part in _parts(given["InputTemplate"]) if part.is_name}
+    unknown = {part.text for part in _parts(transformer["InputTemplate"]) if part.is_name}
     unknown -= {*paths, *_OWN}
     if unknown:
         raise Invalid(
@@ -165,11 +165,11 @@ def _filled(
     }
     template = transformer["InputTemplate"]
     is_json = _is_json(template)
-    text = "".join([_said(part, values, is_json) for part in _parts(template)])
+    text = "".join([_text_of(part, values, is_json) for part in _parts(template)])
     return text if is_json else _NOT_TEXT.sub("\ufffd", text)
 
 
-def _said(part: _Part, values: Mapping[str, Any], is_json: bool) -> str:
+def _text_of(part: _Part, values: Mapping[str, Any], is_json: bool) -> str:
     if not part.is_name:
         return part.text
     value = values[part.text]
@@ -184,13 +184,13 @@ def _said(part: _Part, values: Mapping[str, Any], is_json: bool) -> str:
 @functools.lru_cache(maxsize=512)
 def _parts(template: str) -> tuple[_Part, ...]:
     parts: list[_Part] = []
-    place, quoted = 0, False
-    for found in _PLACEHOLDER.finditer(template):
-        between = template[place : found.start()]
+    position, quoted = 0, False
+    for match in _PLACEHOLDER.finditer(template):
+        between = template[position : match.start()]
         quoted = _ends_in_quotes(between, quoted)
-        parts += [_Part(between), _Part(found[1], is_name=True, in_quotes=quoted)]
-        place = found.end()
-    return (*parts, _Part(template[place:]))
+        parts += [_Part(between), _Part(match[1], is_name=True, in_quotes=quoted)]
+        position = match.end()
+    return (*parts, _Part(template[position:]))
 
 
 def _ends_in_quotes(text: str, quoted: bool) -> bool:

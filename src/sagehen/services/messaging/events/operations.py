@@ -6,6 +6,13 @@ from typing import Any
 import msgspec
 
 from sagehen.frame.context import Operation, RequestContext
+from sagehen.services.messaging.events.api_destinations import (
+    create_api_destination,
+    delete_api_destination,
+    describe_api_destination,
+    list_api_destinations,
+    update_api_destination,
+)
 from sagehen.services.messaging.events.buses import check_bus, describe_event_bus, list_event_buses
 from sagehen.services.messaging.events.connections import (
     create_connection,
@@ -14,17 +21,11 @@ from sagehen.services.messaging.events.connections import (
     list_connections,
     update_connection,
 )
-from sagehen.services.messaging.events.destinations import (
-    create_api_destination,
-    delete_api_destination,
-    describe_api_destination,
-    list_api_destinations,
-    update_api_destination,
-)
 from sagehen.services.messaging.events.errors import invalid
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.messaging.events.records import BUS, Event
 from sagehen.services.messaging.events.rules import (
+    TAG_OPERATIONS,
     check_pattern,
     delete_rule,
     describe_rule,
@@ -33,11 +34,6 @@ from sagehen.services.messaging.events.rules import (
     list_rule_names_by_target,
     list_rules,
     put_rule,
-)
-from sagehen.services.messaging.events.tags import (
-    list_tags_for_resource,
-    tag_resource,
-    untag_resource,
 )
 from sagehen.services.messaging.events.targets import (
     list_targets_by_rule,
@@ -50,7 +46,7 @@ from sagehen.wire.errors import AwsError
 
 __all__ = ["OPERATIONS", "match_event_pattern", "put_events"]
 
-LARGEST_BYTES = 2**20
+MAX_ENTRY_BYTES = 2**20
 """of a request (eb-putevents, "Calculating PutEvents event entry size")"""
 _TIME_BYTES = 14
 _ROOM = 64
@@ -59,19 +55,19 @@ _OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-
 
 
 def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """One failed entry does not stop the others."""
+    """Puts the valid entries: one failed entry does not stop the others."""
     entries = params["Entries"]
     if "EndpointId" in params:
         raise invalid("Not implemented by Sagehen: EndpointId.")
-    if sum(map(_size, entries)) > LARGEST_BYTES:
+    if sum(map(_size, entries)) > MAX_ENTRY_BYTES:
         raise invalid("Total size of the entries in the request is over the limit.")
     read = [_read(call, entry) for entry in entries]
-    events = [one for one in read if isinstance(one, Event)]
+    events = [entry for entry in read if isinstance(entry, Event)]
     if events:
         with call.database.write() as connection:
             for event in events:
                 put_event(connection, event)
-    answers = [{"EventId": one.event_id} if isinstance(one, Event) else one for one in read]
+    answers = [{"EventId": entry.event_id} if isinstance(entry, Event) else entry for entry in read]
     return {"FailedEntryCount": len(read) - len(events), "Entries": answers}
 
 
@@ -125,11 +121,11 @@ def _detail(text: str) -> dict[str, Any] | None:
     if not is_text(text):
         return None
     try:
-        found = msgspec.json.decode(text)
+        detail = msgspec.json.decode(text)
         if text.count("{") + text.count("[") > _ROOM:
             # An envelope or template adds nesting, which must still be readable.
             msgspec.json.decode("[" * _ROOM + text + "]" * _ROOM)
-        return found if isinstance(found, dict) else None
+        return detail if isinstance(detail, dict) else None
     except (msgspec.DecodeError, RecursionError):
         return None
 
@@ -165,15 +161,15 @@ OPERATIONS: dict[str, Operation] = {
     "ListEventBuses": list_event_buses,
     "ListRuleNamesByTarget": list_rule_names_by_target,
     "ListRules": list_rules,
-    "ListTagsForResource": list_tags_for_resource,
+    "ListTagsForResource": TAG_OPERATIONS.list_tags,
     "ListTargetsByRule": list_targets_by_rule,
     "PutEvents": put_events,
     "PutRule": put_rule,
     "PutTargets": put_targets,
     "RemoveTargets": remove_targets,
-    "TagResource": tag_resource,
+    "TagResource": TAG_OPERATIONS.tag_resource,
     "TestEventPattern": match_event_pattern,
-    "UntagResource": untag_resource,
+    "UntagResource": TAG_OPERATIONS.untag_resource,
     "UpdateApiDestination": update_api_destination,
     "UpdateConnection": update_connection,
 }

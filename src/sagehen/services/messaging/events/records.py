@@ -5,7 +5,17 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["BUS", "Event", "EventResource", "RuleRecord", "TargetRecord"]
+__all__ = [
+    "BUS",
+    "DISABLED",
+    "ENABLED",
+    "Event",
+    "EventResource",
+    "RuleRecord",
+    "TargetRecord",
+    "read_target_address",
+    "target_address",
+]
 
 BUS = "default"
 """the only bus"""
@@ -84,3 +94,14 @@ class TargetRecord(msgspec.Struct, frozen=True, kw_only=True):
     """as given to PutTargets"""
     secret: str | None = None
     """signs deliveries; webhooks only"""
+
+
+def target_address(rule: RuleRecord, target_id: str) -> str:
+    """Returns the address of a target's deliveries in the outbox."""
+    return f"{rule.arn.replace(':rule/', ':target/', 1)}/{target_id}"
+
+
+def read_target_address(address: str) -> tuple[str, str]:
+    """Returns rule name and target id; neither can contain a slash."""
+    _, rule_name, target_id = address.rsplit("/", 2)
+    return rule_name, target_id

@@ -15,7 +15,7 @@ from sagehen.services.messaging.events.resource_store import EventResources
 
 __all__ = ["Check", "EventResourceKind"]
 
-MOST = 3000
+MAX_RESOURCES = 3000
 """EventBridge's quota per kind"""
 
 Check = Callable[[Connection, dict[str, Any]], None]
@@ -48,17 +48,19 @@ class EventResourceKind:
         )
         with call.database.write() as connection:
             self.check(connection, definition)
-            if self.records.count(connection) >= MOST:
-                raise over_limit(f"There are {MOST} {self.plural}, as many as there may be.")
+            if self.records.count(connection) >= MAX_RESOURCES:
+                raise over_limit(
+                    f"There are {MAX_RESOURCES} {self.plural}, as many as there may be."
+                )
             if not self.records.insert(connection, record):
                 raise existing(self.name, name)
         return record
 
     def update(self, call: RequestContext, params: dict[str, Any]) -> EventResource:
-        given = {key: one for key, one in params.items() if key != "Name"}
+        members = {key: value for key, value in params.items() if key != "Name"}
         with call.database.write() as connection:
             before = self.get(connection, params["Name"], lock=True)
-            definition = {**before.definition, **given}
+            definition = {**before.definition, **members}
             self.check(connection, definition)
             now = call.clock.now()
             record = msgspec.structs.replace(before, definition=definition, modified_at=now)

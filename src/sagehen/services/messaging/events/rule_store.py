@@ -1,14 +1,25 @@
 """SQL of EventBridge's rules."""
 
 import msgspec
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Column, Connection, Double, String, Table, Text, func, select, update
 
 from sagehen.services.messaging.events.records import ENABLED, RuleRecord
-from sagehen.services.messaging.events.tables import RULES
 from sagehen.state import rows
+from sagehen.state.rows import METADATA
 
-__all__ = ["count", "delete", "enabled_patterns", "get", "page", "put", "set_state"]
+__all__ = ["RULES", "count", "delete", "enabled_patterns", "get", "page", "put", "set_state"]
 
+RULES = Table(
+    "event_rules",
+    METADATA,
+    Column("name", String(64), primary_key=True),
+    Column("arn", String(256), nullable=False),
+    Column("state", String(16), nullable=False, index=True),
+    Column("event_pattern", Text, nullable=False),
+    Column("description", Text),
+    Column("role_arn", Text),
+    Column("created_at", Double, nullable=False),
+)
 _C = RULES.c
 # Built once, as it runs for every event.
 _PATTERNS = select(_C.name, _C.event_pattern).where(_C.state == ENABLED).order_by(_C.name)
@@ -22,8 +33,8 @@ def put(connection: Connection, record: RuleRecord) -> None:
 
 
 def get(connection: Connection, name: str, lock: bool = False) -> RuleRecord | None:
-    found = rows.select_records(connection, RULES, RuleRecord, _C.name == name, lock=lock)
-    return found[0] if found else None
+    records = rows.select_records(connection, RULES, RuleRecord, _C.name == name, lock=lock)
+    return records[0] if records else None
 
 
 def enabled_patterns(connection: Connection) -> list[tuple[str, str]]:
@@ -32,9 +43,9 @@ def enabled_patterns(connection: Connection) -> list[tuple[str, str]]:
 
 def page(connection: Connection, prefix: str, after: str, limit: int) -> list[RuleRecord]:
     # Not LIKE, which ignores case in SQLite.
-    begins = func.substr(_C.name, 1, len(prefix)) == prefix
-    wanted = begins & (_C.name > after)
-    return rows.select_records(connection, RULES, RuleRecord, wanted, order=[_C.name], limit=limit)
+    has_prefix = func.substr(_C.name, 1, len(prefix)) == prefix
+    where = has_prefix & (_C.name > after)
+    return rows.select_records(connection, RULES, RuleRecord, where, order=[_C.name], limit=limit)
 
 
 def count(connection: Connection) -> int:

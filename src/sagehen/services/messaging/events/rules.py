@@ -1,4 +1,4 @@
-"""Operations on EventBridge rules."""
+"""Operations on EventBridge rules and their tags."""
 
 from typing import Any
 
@@ -7,26 +7,28 @@ from sqlalchemy import Connection
 from sagehen.base.errors import Invalid
 from sagehen.frame import tags
 from sagehen.frame.context import RequestContext
+from sagehen.frame.paging import page_of
 from sagehen.services.messaging.events import (
     rule_store as event_rules,
 )
 from sagehen.services.messaging.events import (
     target_store as event_targets,
 )
-from sagehen.services.messaging.events.buses import after, check_bus, limit_of, page_of
+from sagehen.services.messaging.events.buses import check_bus, limit_of, start_of_page
 from sagehen.services.messaging.events.errors import (
     bad_pattern,
     invalid,
+    no_bus,
     no_rule,
     not_built,
     over_limit,
 )
 from sagehen.services.messaging.events.records import BUS, DISABLED, ENABLED, RuleRecord
-from sagehen.services.messaging.events.tags import read_tags
 from sagehen.services.messaging.filters.policy import read_pattern
 from sagehen.services.messaging.message_attributes import is_text
 
 __all__ = [
+    "TAG_OPERATIONS",
     "check_pattern",
     "delete_rule",
     "describe_rule",
@@ -39,14 +41,34 @@ __all__ = [
 ]
 
 
+def _check_exists(call: RequestContext, connection: Connection, arn: str) -> None:
+    name = arn.rpartition("/")[2]
+    # The ARN may include the bus name.
+    names = (call.arns.event_rule(name), call.arns.event_rule(f"default/{name}"))
+    if arn not in names or event_rules.get(connection, name) is None:
+        raise no_bus(name) if ":event-bus/" in arn else no_rule(name)
+
+
+TAG_OPERATIONS = tags.TagOperations(
+    arn_member="ResourceARN",
+    check_exists=_check_exists,
+    repeated_key=lambda: invalid(
+        "Parameter Tags is not valid. Reason: a key comes more than once."
+    ),
+    too_many=lambda count: over_limit(
+        f"A resource may have {tags.MAX_TAGS} tags; this request would make {count}."
+    ),
+)
+
+
 def put_rule(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Replaces all of an existing rule but its targets."""
     check_bus(call, params.get("EventBusName", BUS))
-    given_tags = read_tags(params.get("Tags", []))
+    given_tags = TAG_OPERATIONS.read(params.get("Tags", []))
     record = _record(call, params)
     with call.database.write() as connection:
         if event_rules.get(connection, record.name, lock=True) is None:
-            _check_room(connection, call)
+            _check_quota(connection, call)
             tags.put(connection, record.arn, given_tags)
         event_rules.put(connection, record)
     return {"RuleArn": record.arn}
@@ -63,15 +85,17 @@ def list_rules(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     check_bus(call, params.get("EventBusName", BUS))
     prefix, limit = params.get("NamePrefix", ""), limit_of(params)
     with call.database.read() as connection:
-        found = event_rules.page(connection, prefix, after(params), limit + 1)
-    return page_of("Rules", [_listed(one) for one in found], [one.name for one in found], limit)
+        rules = event_rules.page(connection, prefix, start_of_page(params), limit + 1)
+    return page_of("Rules", [_listed(rule) for rule in rules], [rule.name for rule in rules], limit)
 
 
 def list_rule_names_by_target(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     check_bus(call, params.get("EventBusName", BUS))
     limit = limit_of(params)
     with call.database.read() as connection:
-        names = event_targets.rules_of(connection, params["TargetArn"], after(params), limit + 1)
+        names = event_targets.rules_of(
+            connection, params["TargetArn"], start_of_page(params), limit + 1
+        )
     return page_of("RuleNames", names, names, limit)
 
 
@@ -136,7 +160,7 @@ def _record(call: RequestContext, params: dict[str, Any]) -> RuleRecord:
     )
 
 
-def _check_room(connection: Connection, call: RequestContext) -> None:
+def _check_quota(connection: Connection, call: RequestContext) -> None:
     count = event_rules.count(connection)
     if count >= call.settings.max_event_rules:
         raise over_limit(

@@ -3,27 +3,25 @@
 from collections.abc import Sequence
 
 import msgspec
-from sqlalchemy import Connection, func, select
+from sqlalchemy import JSON, Column, Connection, Index, String, Table, Text, func, select
 
-from sagehen.services.messaging.events import rule_store as event_rules
-from sagehen.services.messaging.events.deliveries import (
-    address_of,
-    as_api,
-    as_webhook,
-    read_address,
-)
-from sagehen.services.messaging.events.records import RuleRecord, TargetRecord
-from sagehen.services.messaging.events.resource_store import (
-    EVENT_CONNECTIONS,
-    EVENT_DESTINATIONS,
-)
-from sagehen.services.messaging.events.tables import TARGETS
+from sagehen.services.messaging.events.records import RuleRecord, TargetRecord, target_address
 from sagehen.services.messaging.outbox import store as deliveries
-from sagehen.services.messaging.sns.records import SubscriptionRecord, TopicRecord
 from sagehen.state import rows
+from sagehen.state.rows import METADATA
 
-__all__ = ["count", "find_receiver", "get", "of_rule", "put", "remove", "rules_of"]
+__all__ = ["TARGETS", "count", "get", "of_rule", "put", "remove", "rules_of"]
 
+TARGETS = Table(
+    "event_targets",
+    METADATA,
+    Column("rule_name", String(64), primary_key=True),
+    Column("target_id", String(64), primary_key=True),
+    Column("target_arn", Text, nullable=False),
+    Column("definition", JSON(none_as_null=True), nullable=False),
+    Column("secret", String(128)),
+    Index("ix_event_targets_target_arn", "target_arn"),
+)
 _C = TARGETS.c
 
 
@@ -35,17 +33,17 @@ def put(connection: Connection, record: TargetRecord) -> None:
 
 
 def get(connection: Connection, rule_name: str, target_id: str) -> TargetRecord | None:
-    mine = (_C.rule_name == rule_name, _C.target_id == target_id)
-    found = rows.select_records(connection, TARGETS, TargetRecord, *mine)
-    return found[0] if found else None
+    where = (_C.rule_name == rule_name, _C.target_id == target_id)
+    records = rows.select_records(connection, TARGETS, TargetRecord, *where)
+    return records[0] if records else None
 
 
 def of_rule(
     connection: Connection, rule_name: str, after: str = "", limit: int | None = None
 ) -> list[TargetRecord]:
-    mine = (_C.rule_name == rule_name, _C.target_id > after)
+    where = (_C.rule_name == rule_name, _C.target_id > after)
     return rows.select_records(
-        connection, TARGETS, TargetRecord, *mine, order=[_C.target_id], limit=limit
+        connection, TARGETS, TargetRecord, *where, order=[_C.target_id], limit=limit
     )
 
 
@@ -62,27 +60,9 @@ def remove(connection: Connection, rule: RuleRecord, target_ids: Sequence[str]) 
     """Deletes targets and their pending deliveries; returns unknown ids."""
     missing = []
     for target_id in target_ids:
-        mine = (_C.rule_name == rule.name, _C.target_id == target_id)
-        if rows.delete_where(connection, TARGETS, *mine):
-            deliveries.drop(connection, [address_of(rule, target_id)])
+        where = (_C.rule_name == rule.name, _C.target_id == target_id)
+        if rows.delete_where(connection, TARGETS, *where):
+            deliveries.drop(connection, [target_address(rule, target_id)])
         else:
             missing.append(target_id)
     return missing
-
-
-def find_receiver(
-    connection: Connection, address: str
-) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """Returns an HTTP target as a subscription; None if any part of it is gone."""
-    rule_name, target_id = read_address(address)
-    rule = event_rules.get(connection, rule_name)
-    target = get(connection, rule_name, target_id)
-    if rule is None or target is None:
-        return None
-    if not target.target_arn.startswith("arn:"):
-        return as_webhook(rule, target)
-    destination = EVENT_DESTINATIONS.by_arn(connection, target.target_arn)
-    if destination is None:
-        return None
-    used = EVENT_CONNECTIONS.by_arn(connection, destination.definition["ConnectionArn"])
-    return as_api(rule, target, destination, used) if used else None

@@ -8,15 +8,15 @@ from sqlalchemy import Connection
 
 from sagehen.base.errors import Invalid
 from sagehen.frame.context import RequestContext
+from sagehen.frame.paging import page_of
 from sagehen.services.messaging.events import target_store as event_targets
-from sagehen.services.messaging.events.buses import after, check_bus, limit_of, page_of
-from sagehen.services.messaging.events.deliveries import SECRET
+from sagehen.services.messaging.events.buses import check_bus, limit_of, start_of_page
 from sagehen.services.messaging.events.errors import invalid, not_built, over_limit
 from sagehen.services.messaging.events.inputs import check_input
 from sagehen.services.messaging.events.records import BUS, RuleRecord, TargetRecord
 from sagehen.services.messaging.events.resource_store import EVENT_DESTINATIONS
 from sagehen.services.messaging.events.rules import existing_rule
-from sagehen.services.messaging.sns.envelopes import new_secret, read_secret
+from sagehen.services.messaging.webhooks import new_secret, read_secret
 
 __all__ = [
     "check_target",
@@ -29,6 +29,8 @@ __all__ = [
 
 _ARN = re.compile(r"arn:aws[\w-]*:([a-z0-9-]+):[a-z0-9-]*:(\d{12})?:.+")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,256}")
+SECRET = "WebhookSecret"
+"""header parameter that sets a webhook's signing secret"""
 _OF_OTHERS = (
     "AppSyncParameters",
     "BatchParameters",
@@ -87,12 +89,12 @@ def is_destination(target: dict[str, Any]) -> bool:
 
 def _check_arn(call: RequestContext, target: dict[str, Any]) -> None:
     arn = target["Arn"]
-    found = _ARN.fullmatch(arn)
-    if found is None:
+    match = _ARN.fullmatch(arn)
+    if match is None:
         raise invalid(
             f"Parameter {arn} is not valid. Reason: Provided Arn is not in correct format."
         )
-    kind, resource = found[1], arn.rpartition(":")[2]
+    kind, resource = match[1], arn.rpartition(":")[2]
     if kind not in ("sns", "sqs"):
         raise not_built(
             f"targets of {kind} ({arn})",
@@ -101,8 +103,8 @@ def _check_arn(call: RequestContext, target: dict[str, Any]) -> None:
         )
     if resource.endswith(".fifo"):
         raise not_built(f"FIFO topics and queues ({arn})")
-    ours = call.arns.sns(resource) if kind == "sns" else call.arns.sqs(resource)
-    if arn != ours or not _NAME.fullmatch(resource):
+    expected = call.arns.sns(resource) if kind == "sns" else call.arns.sqs(resource)
+    if arn != expected or not _NAME.fullmatch(resource):
         raise invalid(
             f"Parameter {arn} is not valid. Reason: it is not of this server, whose ARNs are such "
             f"as {getattr(call.arns, kind)('NAME')}."
@@ -113,25 +115,27 @@ def _check_url(target: dict[str, Any]) -> None:
     url = target["Arn"]
     try:
         parts = urlsplit(url)
-        well = bool(parts.hostname) and parts.port != 0
+        is_valid = bool(parts.hostname) and parts.port != 0
     except ValueError:
-        well = False
-    if not well or not url.isascii() or not url.isprintable() or " " in url:
-        raise invalid(f"Parameter {url} is not valid. Reason: it is no URL.")
+        is_valid = False
+    if not is_valid or not url.isascii() or not url.isprintable() or " " in url:
+        raise invalid(f"Parameter {url} is not valid. Reason: it is not a URL.")
 
 
 def _check_http(target: dict[str, Any]) -> None:
-    given = target.get("HttpParameters", {})
-    if "PathParameterValues" in given and is_webhook(target):
+    http = target.get("HttpParameters", {})
+    if "PathParameterValues" in http and is_webhook(target):
         raise not_built("PathParameterValues", "Write the path in the URL.")
-    headers = given.get("HeaderParameters", {})
+    headers = http.get("HeaderParameters", {})
     for name in headers:
         if name.lower() in _NOT_TO_SET or (name.lower() == SECRET.lower() and name != SECRET):
-            raise invalid(f"The header {name} of target {target['Id']} is not yours to set.")
+            raise invalid(
+                f"The header {name} of target {target['Id']} is set by the server: leave it out."
+            )
     values = [
         *headers.values(),
-        *given.get("QueryStringParameters", {}).values(),
-        *given.get("PathParameterValues", []),
+        *http.get("QueryStringParameters", {}).values(),
+        *http.get("PathParameterValues", []),
     ]
     if any(value.startswith("$.") for value in values):
         raise not_built("HttpParameters that are read from the event")
@@ -152,28 +156,28 @@ def _check_dead_letters(call: RequestContext, target: dict[str, Any]) -> None:
         )
 
 
-MOST_TARGETS = 5
+MAX_TARGETS = 5
 """per rule"""
 
 
 def put_targets(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Adds or replaces targets, all or none."""
     check_bus(call, params.get("EventBusName", BUS))
-    given = params["Targets"]
-    if len({target["Id"] for target in given}) < len(given):
+    targets = params["Targets"]
+    if len({target["Id"] for target in targets}) < len(targets):
         raise invalid("Parameter Targets is not valid. Reason: an Id comes more than once.")
-    for target in given:
+    for target in targets:
         check_target(call, target)
     with call.database.write() as connection:
         rule = existing_rule(connection, params["Rule"], lock=True)
-        for target in given:
+        for target in targets:
             if is_destination(target) and not EVENT_DESTINATIONS.by_arn(connection, target["Arn"]):
                 raise invalid(f"Parameter {target['Arn']} is not valid. Reason: it does not exist.")
             event_targets.put(connection, _record(connection, rule, target))
-        if event_targets.count(connection, rule.name) > MOST_TARGETS:
+        if event_targets.count(connection, rule.name) > MAX_TARGETS:
             raise over_limit(
                 "The requested resource exceeds the maximum number allowed: a rule has at most "
-                f"{MOST_TARGETS} targets."
+                f"{MAX_TARGETS} targets."
             )
     return {"FailedEntryCount": 0, "FailedEntries": []}
 
@@ -201,9 +205,9 @@ def list_targets_by_rule(call: RequestContext, params: dict[str, Any]) -> dict[s
     limit = limit_of(params)
     with call.database.read() as connection:
         rule = existing_rule(connection, params["Rule"])
-        found = event_targets.of_rule(connection, rule.name, after(params), limit + 1)
-    listed = [_listed(one) for one in found]
-    return page_of("Targets", listed, [one.target_id for one in found], limit)
+        targets = event_targets.of_rule(connection, rule.name, start_of_page(params), limit + 1)
+    listed = [_listed(target) for target in targets]
+    return page_of("Targets", listed, [target.target_id for target in targets], limit)
 
 
 def _record(connection: Connection, rule: RuleRecord, target: dict[str, Any]) -> TargetRecord:
@@ -212,7 +216,7 @@ def _record(connection: Connection, rule: RuleRecord, target: dict[str, Any]) ->
     if is_webhook(target):
         http = dict(definition.pop("HttpParameters", {}))
         headers = dict(http.pop("HeaderParameters", {}))
-        secret = headers.pop(SECRET, None) or _kept_secret(connection, rule, target)
+        secret = headers.pop(SECRET, None) or _current_secret(connection, rule, target)
         if headers:
             http["HeaderParameters"] = headers
         if http:
@@ -226,10 +230,10 @@ def _record(connection: Connection, rule: RuleRecord, target: dict[str, Any]) ->
     )
 
 
-def _kept_secret(connection: Connection, rule: RuleRecord, target: dict[str, Any]) -> str:
+def _current_secret(connection: Connection, rule: RuleRecord, target: dict[str, Any]) -> str:
     before = event_targets.get(connection, rule.name, target["Id"])
-    same = before is not None and before.target_arn == target["Arn"]
-    return (before.secret if before and same else None) or new_secret()
+    is_same = before is not None and before.target_arn == target["Arn"]
+    return (before.secret if before and is_same else None) or new_secret()
 
 
 def _listed(target: TargetRecord) -> dict[str, Any]:

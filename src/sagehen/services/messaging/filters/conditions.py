@@ -55,13 +55,13 @@ def read_wildcard(text: str) -> Callable[[str], bool]:
             return False
         if not (value.startswith(first) and value.endswith(last)):
             return False
-        place, end = len(first), len(value) - len(last)
+        start, end = len(first), len(value) - len(last)
         # The first occurrence leaves most text for the other pieces.
         for piece in middle:
-            found = value.find(piece, place, end)
-            if found < 0:
+            index = value.find(piece, start, end)
+            if index < 0:
                 return False
-            place = found + len(piece)
+            start = index + len(piece)
         return True
 
     return matches
@@ -69,17 +69,17 @@ def read_wildcard(text: str) -> Callable[[str], bool]:
 
 def _pieces(text: str) -> list[str]:
     pieces, escaped = [""], False
-    for place, character in enumerate(text):
+    for position, character in enumerate(text):
         if escaped:
             if character not in "*\\":
-                raise Invalid(f"Invalid escape character at pos {place}")
+                raise Invalid(f"Invalid escape character at pos {position}")
             pieces[-1] += character
             escaped = False
         elif character == "\\":
             escaped = True
         elif character == "*":
             if pieces[-1] == "" and len(pieces) > 1:
-                raise Invalid(f"Consecutive wildcard characters at pos {place - 1}")
+                raise Invalid(f"Consecutive wildcard characters at pos {position - 1}")
             pieces.append("")
         else:
             pieces[-1] += character
@@ -96,26 +96,26 @@ _IGNORE_CASE = "equals-ignore-case"
 Condition = Callable[[object], bool]
 
 
-def read_condition(given: Any, dialect: Dialect) -> Condition:
+def read_condition(definition: Any, dialect: Dialect) -> Condition:
     """Raises Invalid."""
-    if not isinstance(given, dict):
-        return _equal(given, dialect)
-    if len(given) != 1:
+    if not isinstance(definition, dict):
+        return _equal(definition, dialect)
+    if len(definition) != 1:
         raise Invalid("Only one key allowed in match expression")
-    ((operator, operand),) = given.items()
+    ((operator, operand),) = definition.items()
     if operator not in _OPERATORS or (operator == "wildcard" and not dialect.wildcards):
         raise Invalid(f"Unrecognized match type {operator}")
     return _OPERATORS[operator](operand, dialect)
 
 
-def _equal(given: Any, dialect: Dialect) -> Condition:
-    if isinstance(given, list):
+def _equal(expected: Any, dialect: Dialect) -> Condition:
+    if isinstance(expected, list):
         raise Invalid("Match value must be String, number, true, false, or null")
-    if _is_number(given):
-        number = _number(given, dialect)
+    if _is_number(expected):
+        number = _number(expected, dialect)
         return lambda value: _is_number(value) and _rounded(value, dialect) == number
     # Compare types: in Python, True == 1.
-    return lambda value: type(value) is type(given) and value == given
+    return lambda value: type(value) is type(expected) and value == expected
 
 
 def _prefix(operand: Any, dialect: Dialect) -> Condition:
@@ -132,10 +132,10 @@ def _affix(operator: str, operand: Any, dialect: Dialect) -> tuple[str, Callable
     """Returns the affix, and how to change a value before comparing."""
     if not dialect.wildcards or not isinstance(operand, dict):
         return _text(operator, operand, empty=dialect.empty_affixes), str
-    ((inner, given),) = operand.items() if len(operand) == 1 else (("", None),)
+    ((inner, value),) = operand.items() if len(operand) == 1 else (("", None),)
     if inner != _IGNORE_CASE:
         raise Invalid(f"Unsupported {operator} pattern: {inner}")
-    return _text(_IGNORE_CASE, given, empty=True).lower(), str.lower
+    return _text(_IGNORE_CASE, value, empty=True).lower(), str.lower
 
 
 def _equals_ignore_case(operand: Any, dialect: Dialect) -> Condition:
@@ -152,27 +152,27 @@ def _anything_but(operand: Any, dialect: Dialect) -> Condition:
     if isinstance(operand, dict):
         unwanted = _but(operand, dialect)
     else:
-        listed = operand if isinstance(operand, list) else [operand]
-        if not listed or not all(isinstance(one, str) or _is_number(one) for one in listed):
+        values = operand if isinstance(operand, list) else [operand]
+        if not values or not all(isinstance(value, str) or _is_number(value) for value in values):
             raise Invalid("anything-but takes a string, a number, or a list of either")
-        unwanted = [_equal(one, dialect) for one in listed]
+        unwanted = [_equal(value, dialect) for value in values]
     # Numbers, true and null pass, as in event-ruler's Machine.
     return lambda value: value is not ABSENT and not any(test(value) for test in unwanted)
 
 
 def _but(operand: dict[str, Any], dialect: Dialect) -> list[Condition]:
-    ((operator, given),) = operand.items() if len(operand) == 1 else (("", None),)
+    ((operator, affixes),) = operand.items() if len(operand) == 1 else (("", None),)
     allowed = [*_UNDER_ANYTHING_BUT, *(["wildcard"] if dialect.wildcards else [])]
     if operator not in allowed:
         known = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
         raise Invalid(f"anything-but takes only {known} as an object")
-    listed = given if isinstance(given, list) else [given]
-    if not listed:
+    values = affixes if isinstance(affixes, list) else [affixes]
+    if not values:
         raise Invalid(f"{operator} under anything-but needs at least one string")
     # Under anything-but, prefixes and suffixes must not be empty.
     empty = dialect.empty_affixes and operator in (_IGNORE_CASE, "wildcard")
-    texts = [_text(operator, one, empty) for one in listed]
-    return [_OPERATORS[operator](one, dialect) for one in texts]
+    texts = [_text(operator, value, empty) for value in values]
+    return [_OPERATORS[operator](value, dialect) for value in texts]
 
 
 def _exists(operand: Any, _: Dialect) -> Condition:
@@ -255,9 +255,9 @@ def _is_number(value: object) -> bool:
 
 
 def _number(value: float, dialect: Dialect) -> float:
-    most = dialect.largest_number
-    if abs(value) > most:
-        raise Invalid(f"Value of numeric must be between -{most:.0f} and {most:.0f}")
+    largest = dialect.largest_number
+    if abs(value) > largest:
+        raise Invalid(f"Value of numeric must be between -{largest:.0f} and {largest:.0f}")
     return _rounded(value, dialect)
 
 

@@ -14,12 +14,12 @@ import msgspec
 from sagehen.base.errors import Invalid
 from sagehen.services.messaging.filters.conditions import EVENT_PATTERN, FILTER_POLICY
 from sagehen.services.messaging.filters.rules import Test, read_rules
-from sagehen.services.messaging.sns.records import MessageAttribute
+from sagehen.services.messaging.message_attributes import MessageAttribute
 
 __all__ = [
     "ATTRIBUTES",
     "BODY",
-    "MOST_CHARACTERS",
+    "MAX_CHARACTERS",
     "EventPattern",
     "FilterPolicy",
     "read_pattern",
@@ -29,9 +29,9 @@ __all__ = [
 ATTRIBUTES = "MessageAttributes"
 BODY = "MessageBody"
 
-MOST_BYTES = 256 * 1024
-MOST_KEYS = 5
-MOST_COMBINATIONS = 150
+MAX_BYTES = 256 * 1024
+MAX_KEYS = 5
+MAX_COMBINATIONS = 150
 
 
 class FilterPolicy:
@@ -55,17 +55,17 @@ class FilterPolicy:
 @functools.lru_cache(maxsize=1024)
 def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
     """Raises Invalid, also for nesting that the scope forbids."""
-    if len(text.encode()) > MOST_BYTES:
-        raise Invalid(f"Filter policy is over {MOST_BYTES} bytes")
+    if len(text.encode()) > MAX_BYTES:
+        raise Invalid(f"Filter policy is over {MAX_BYTES} bytes")
     try:
-        given = msgspec.json.decode(text)
+        definition = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Invalid(f"failed to parse JSON. {error}") from None
-    if not isinstance(given, dict):
+    if not isinstance(definition, dict):
         raise Invalid("Filter policy must be a JSON object")
     try:
-        test = read_rules(given, FILTER_POLICY, flat=scope if scope == ATTRIBUTES else None)
-        _check_complexity(list(_leaves(given, 1)))
+        test = read_rules(definition, FILTER_POLICY, flat=scope if scope == ATTRIBUTES else None)
+        _check_complexity(list(_leaves(definition, 1)))
     except RecursionError:
         raise Invalid("Filter policy is nested too deeply") from None
     return FilterPolicy(test, scope)
@@ -73,16 +73,16 @@ def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
 
 def _values_of(attributes: Mapping[str, MessageAttribute]) -> dict[str, Any]:
     """Omits binary attributes, which filters cannot test."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, attribute in attributes.items():
         kind, text = attribute.data_type.split(".")[0], attribute.string_value
         if text is None:
             continue
         if attribute.data_type == "String.Array":
-            found[name] = _decoded(text)
+            values[name] = _decoded(text)
         else:
-            found[name] = _decoded(text) if kind == "Number" else text
-    return found
+            values[name] = _decoded(text) if kind == "Number" else text
+    return values
 
 
 def _decoded(text: str) -> Any:
@@ -97,24 +97,24 @@ def _leaves(rules: Mapping[str, Any], depth: int) -> Iterator[tuple[int, int]]:
     for key, rule in rules.items():
         if isinstance(rule, dict):
             yield from _leaves(rule, depth + 1)
-        elif key == "$or" and all(isinstance(one, dict) for one in rule):
-            for one in rule:
-                yield from _leaves(one, depth)
+        elif key == "$or" and all(isinstance(item, dict) for item in rule):
+            for item in rule:
+                yield from _leaves(item, depth)
         else:
             yield len(rule), depth
 
 
 def _check_complexity(leaves: list[tuple[int, int]]) -> None:
-    if len(leaves) > MOST_KEYS:
-        raise Invalid(f"Filter policy can not have more than {MOST_KEYS} keys")
+    if len(leaves) > MAX_KEYS:
+        raise Invalid(f"Filter policy can not have more than {MAX_KEYS} keys")
     combinations = 1
     for values, depth in leaves:
         combinations *= values * depth
-    if combinations > MOST_COMBINATIONS:
+    if combinations > MAX_COMBINATIONS:
         raise Invalid("Filter policy is too complex")
 
 
-MOST_CHARACTERS = 4096
+MAX_CHARACTERS = 4096
 
 
 class EventPattern:
@@ -134,15 +134,15 @@ class EventPattern:
 @functools.lru_cache(maxsize=2048)
 def read_pattern(text: str) -> EventPattern:
     """Raises Invalid."""
-    if len(text) > MOST_CHARACTERS:
-        raise Invalid(f"Event pattern is over {MOST_CHARACTERS} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise Invalid(f"Event pattern is over {MAX_CHARACTERS} characters")
     try:
-        given = msgspec.json.decode(text)
-        if not isinstance(given, dict):
+        definition = msgspec.json.decode(text)
+        if not isinstance(definition, dict):
             raise Invalid("Filter is not an object")
-        if not given:
+        if not definition:
             raise Invalid("Empty objects are not allowed")
-        return EventPattern(read_rules(given, EVENT_PATTERN))
+        return EventPattern(read_rules(definition, EVENT_PATTERN))
     except msgspec.DecodeError as error:
         raise Invalid(f"Unexpected character: {error}") from None
     except RecursionError:

@@ -51,16 +51,18 @@ def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[st
     earlier, later = ({key for key in some if key in twice} for some in (keys[:at], keys[at + 1 :]))
     settled = [
         {
-            **{key: rules[key] for key in keys[:at] if key in earlier - one.keys()},
-            **{key: rule for key, rule in one.items() if key not in later},
+            **{key: rules[key] for key in keys[:at] if key in earlier - choice.keys()},
+            **{key: rule for key, rule in choice.items() if key not in later},
             **{key: rules[key] for key in keys[at:] if key in later},
         }
-        if one
-        else one
-        for one in choices
+        if choice
+        else choice
+        for choice in choices
     ]
     counted_out = [(key, rules[key]) for key in earlier]
-    counted_out += [(key, rule) for one in choices for key, rule in one.items() if key in later]
+    counted_out += [
+        (key, rule) for choice in choices for key, rule in choice.items() if key in later
+    ]
     rest = {key: rule for key, rule in rules.items() if key not in twice}
     return {**rest, "$or": settled}, counted_out
 
@@ -68,29 +70,31 @@ def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[st
 def _lists_in(choices: list[dict[str, Any]]) -> set[str]:
     """Returns the keys whose rules in all choices are lists."""
     lists: set[str] = set()
-    others: set[str] = set()
-    for one in choices:
-        for key, rule in one.items():
+    names: set[str] = set()
+    for choice in choices:
+        for key, rule in choice.items():
             if _is_or(key, rule):
                 lists |= _lists_in(rule)
             else:
-                (lists if isinstance(rule, list) else others).add(key)
-    return lists - others - {"$or"}
+                (lists if isinstance(rule, list) else names).add(key)
+    return lists - names - {"$or"}
 
 
 def _is_or(key: str, rule: Any) -> bool:
-    return key == "$or" and isinstance(rule, list) and all(isinstance(one, dict) for one in rule)
+    return (
+        key == "$or" and isinstance(rule, list) and all(isinstance(choice, dict) for choice in rule)
+    )
 
 
 def _rule(key: str, rule: Any, dialect: Dialect, flat: str | None) -> "_Rule":
     if _is_or(key, rule):
         if len(rule) < 2:
             raise Invalid('"$or" needs a list of at least two objects')
-        return _Any(tuple(_read(_not_empty(key, one), dialect, flat) for one in rule))
+        return _Any(tuple(_read(_not_empty(key, choice), dialect, flat) for choice in rule))
     if isinstance(rule, list):
         if not rule:
             raise Invalid(f"Empty arrays are not allowed: {key}")
-        return _Leaf(key, tuple(read_condition(one, dialect) for one in rule))
+        return _Leaf(key, tuple(read_condition(choice, dialect) for choice in rule))
     if not isinstance(rule, dict):
         raise Invalid(f'"{key}" must be an object or an array')
     if flat is not None:
@@ -115,14 +119,14 @@ class _Leaf:
         # A list passes if any element does.
         return lambda objects: any(
             condition(value)
-            for one in objects
-            for value in _leaves(one.get(self.key, ABSENT))
+            for item in objects
+            for value in _leaves(item.get(self.key, ABSENT))
             for condition in self.conditions
         )
 
     def by_absence(self, objects: _Objects) -> bool:
         return any(condition(ABSENT) for condition in self.conditions) and not any(
-            True for one in objects for _ in _leaves(one.get(self.key, ABSENT))
+            True for item in objects for _ in _leaves(item.get(self.key, ABSENT))
         )
 
 
@@ -139,7 +143,7 @@ class _Below:
         return self.rules.by_absence(self._below(objects))
 
     def _below(self, objects: _Objects) -> _Objects:
-        return [below for one in objects for below in _objects(one.get(self.key))]
+        return [below for item in objects for below in _objects(item.get(self.key))]
 
 
 @dataclass(frozen=True)
@@ -171,9 +175,9 @@ class _All:
             if not rule.by_absence(among):
                 break
         return lambda objects: any(
-            find([one]) and all(_holds(other, [one]) for other in rest)
+            find([item]) and all(_holds(later, [item]) for later in rest)
             for find, rest in finds
-            for one in objects
+            for item in objects
         )
 
     def by_absence(self, objects: _Objects) -> bool:
@@ -190,15 +194,15 @@ def _holds(rule: _Rule | _All, objects: _Objects) -> bool:
 def _leaves(value: Any) -> Iterator[Any]:
     """Yields scalars, also from nested lists."""
     if isinstance(value, list):
-        for one in value:
-            yield from _leaves(one)
+        for item in value:
+            yield from _leaves(item)
     elif value is not ABSENT and not isinstance(value, dict):
         yield value
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, list):
-        for one in value:
-            yield from _objects(one)
+        for item in value:
+            yield from _objects(item)
     elif isinstance(value, dict):
         yield value

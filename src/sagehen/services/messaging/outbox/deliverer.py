@@ -1,63 +1,71 @@
 """The loop that delivers what is in the outbox.
 
-Each turn holds the lease and starts due deliveries as their receivers have room. Each attempt is
-accepted, postponed or given up. An empty outbox is read again only after a commit.
+Each turn holds the lease and starts due deliveries as the limits of their receivers allow. Each
+attempt is accepted, postponed or given up. An empty outbox is read again only after a commit.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Wake
-from sagehen.services.messaging.outbox.attempts import (
+from sagehen.services.messaging.outbox.destinations import (
     DeliveryAttempt,
     DeliveryResult,
+    HttpRequest,
     ReceiverAnswer,
 )
-from sagehen.services.messaging.outbox.outbox import Outbox
-from sagehen.services.messaging.outbox.receivers import Receivers, Throttle, receiver_of
+from sagehen.services.messaging.outbox.http import HttpSender
+from sagehen.services.messaging.outbox.limits import ConcurrencyLimits, RateLimits
+from sagehen.services.messaging.outbox.mail import MailSender
+from sagehen.services.messaging.outbox.outbox import DueDeliveries, Outbox
 from sagehen.state.commits import IdleCheck
 from sagehen.state.leases import HeldLease
 
-__all__ = ["Deliverer", "Post"]
+__all__ = ["Deliverer", "Send", "send_with"]
 
 log = logging.getLogger(__name__)
 
-Post = Callable[[DeliveryAttempt], Awaitable[ReceiverAnswer]]
-"""makes one attempt within a bounded time; never raises"""
+Send = Callable[[DeliveryAttempt], Awaitable[ReceiverAnswer]]
+"""makes one attempt within a bounded time"""
 
-LONGEST_REST_SECONDS = 1.0
+MAX_REST_SECONDS = 1.0
 ERROR_SECONDS = 1.0
-MOST_UNDER_WAY = 4096
-"""attempts running, or ended but not recorded"""
+MAX_ATTEMPTS = 4096
+"""running, or ended but not recorded"""
+
+
+def send_with(http: HttpSender, mail: MailSender, clock: Clock) -> Send:
+    async def send(attempt: DeliveryAttempt) -> ReceiverAnswer:
+        compose = attempt.destination.compose
+        request = await asyncio.to_thread(compose, attempt.delivery, clock.now())
+        if isinstance(request, HttpRequest):
+            return await http.send(request)
+        return await mail.send(request)
+
+    return send
 
 
 class Deliverer:
     """Empties the outbox, with one task per attempt."""
 
     def __init__(
-        self,
-        outbox: Outbox,
-        posts: Mapping[str, Post],
-        lease: HeldLease,
-        receivers: Receivers,
-        clock: Clock,
+        self, outbox: Outbox, send: Send, lease: HeldLease, limits: ConcurrencyLimits, clock: Clock
     ) -> None:
-        """`posts` has one function per protocol."""
         self._outbox = outbox
-        self._posts = posts
+        self._send = send
         self._lease = lease
-        self._receivers = receivers
-        self._throttle = Throttle()
+        self._limits = limits
+        self._rates = RateLimits()
         self._clock = clock
         self._wake = Wake()
         self._wake.begin()
         self._idle = IdleCheck(outbox.commits, clock)
-        self._under_way: dict[str, dict[int, asyncio.Task[None]]] = {}
-        """by subscription, then by delivery id"""
-        self._known: dict[str, str] = {}
-        """subscription ARN to receiver"""
+        self._running: dict[str, dict[int, asyncio.Task[None]]] = {}
+        """by address, then by delivery id"""
+        self._receivers: dict[str, str] = {}
+        """by address; only those seen since they last had no delivery"""
 
     def hint(self, _: str = "") -> None:
         """Wakes the loop; callable from any thread."""
@@ -80,21 +88,21 @@ class Deliverer:
         self._wake.clear()
         self._idle.begin()
         if not await self._lease.hold():
-            return LONGEST_REST_SECONDS
+            return MAX_REST_SECONDS
         now = self._clock.now()
-        due = await self._outbox.due_by_subscription()
+        due = await self._outbox.due_by_address()
         self._forget_all_but(set(due))
-        if not due and not self._under_way:
+        if not due and not self._running:
             self._idle.end()
-        soonest = now + LONGEST_REST_SECONDS
-        for arn, due_at in sorted(due.items(), key=lambda one: one[1]):
+        next_at = now + MAX_REST_SECONDS
+        for address, due_at in sorted(due.items(), key=lambda item: item[1]):
             if due_at > now:
-                soonest = min(soonest, due_at)
-            elif self._receivers.is_full or len(self._tasks()) >= MOST_UNDER_WAY:
+                next_at = min(next_at, due_at)
+            elif self._limits.is_full or len(self._tasks()) >= MAX_ATTEMPTS:
                 break
-            elif arn not in self._known or self._receivers.room(self._known[arn], arn) > 0:
-                soonest = min(soonest, await self._begin(arn, now))
-        return max(0.0, soonest - self._clock.now())
+            elif self._may_start(address):
+                next_at = min(next_at, await self._start(address, now))
+        return max(0.0, next_at - self._clock.now())
 
     async def drain(self) -> None:
         while tasks := self._tasks():
@@ -103,70 +111,76 @@ class Deliverer:
     async def _turn_or_back_off(self) -> float:
         try:
             if not self._wake.is_set and self._idle.is_idle and await self._lease.hold():
-                return LONGEST_REST_SECONDS
+                return MAX_REST_SECONDS
             return await self.turn()
         except Exception:
             log.exception("Delivering failed and is tried again.", extra={"action": "deliver"})
             await self._clock.sleep(ERROR_SECONDS)
             return 0
 
-    async def _begin(self, arn: str, now: float) -> float:
-        """Starts a subscription's attempts; returns when to look again."""
-        under_way = self._under_way.get(arn, {})
-        found = await self._outbox.look(arn, now, self._receivers.most_each, under_way)
-        if found is None:
-            await self._outbox.drop(arn)
-            return now + LONGEST_REST_SECONDS
-        receiver = self._known[arn] = receiver_of(found.subscription)
-        allowed = self._throttle.allows(arn, found.most_per_second, now)
-        if allowed == 0 and found.most_per_second:
-            return now + 1 / found.most_per_second
-        room = max(0, self._receivers.room(receiver, arn))
-        for parcel in found.parcels[: room if allowed is None else min(room, allowed)]:
-            self._throttle.use(arn, found.most_per_second, now)
-            self._receivers.begin(receiver, arn)
-            task = asyncio.create_task(self._attempt(parcel, receiver))
-            self._under_way.setdefault(arn, {})[parcel.delivery.delivery_id] = task
-        return now + LONGEST_REST_SECONDS
+    def _may_start(self, address: str) -> bool:
+        """Spares the database a look for a receiver known to have no free slot."""
+        receiver = self._receivers.get(address)
+        return receiver is None or self._limits.free(receiver, address) > 0
 
-    async def _attempt(self, parcel: DeliveryAttempt, receiver: str) -> None:
-        arn = parcel.subscription.arn
+    async def _start(self, address: str, now: float) -> float:
+        """Starts an address's attempts; returns when to look again."""
+        running = self._running.get(address, {})
+        due = await self._outbox.find_due(address, now, self._limits.per_receiver, running)
+        if due is None:
+            await self._outbox.drop(address)
+            return now + MAX_REST_SECONDS
+        destination = due.destination
+        self._receivers[address] = destination.receiver
+        allowed = self._rates.allowed(address, destination.max_per_second, now)
+        if allowed == 0 and destination.max_per_second:
+            return now + 1 / destination.max_per_second
+        free = max(0, self._limits.free(destination.receiver, address))
+        self._start_some(due, free if allowed is None else min(free, allowed), now)
+        return now + MAX_REST_SECONDS
+
+    def _start_some(self, due: DueDeliveries, count: int, now: float) -> None:
+        destination = due.destination
+        address = destination.address
+        for delivery in due.deliveries[:count]:
+            self._rates.use(address, destination.max_per_second, now)
+            self._limits.begin(destination.receiver, address)
+            attempt = DeliveryAttempt(delivery=delivery, destination=destination)
+            task = asyncio.create_task(self._attempt(attempt))
+            self._running.setdefault(address, {})[delivery.delivery_id] = task
+
+    async def _attempt(self, attempt: DeliveryAttempt) -> None:
+        address = attempt.destination.address
         try:
-            answer = await self._post_and_make_room(parcel, receiver)
-            await self._outbox.settle(parcel, answer)
+            answer = await self._send_and_free(attempt)
+            await self._outbox.settle(attempt, answer)
         except Exception:
-            about = {"action": "deliver", "subscription": arn}
-            log.exception("What came of a delivery could not be noted.", extra=about)
+            extra = {"action": "deliver", "subscription": address}
+            log.exception("The result of a delivery could not be recorded.", extra=extra)
             # The delivery is still due: wait, or an immediate error would repeat without end.
             await self._clock.sleep(ERROR_SECONDS)
         finally:
-            del self._under_way[arn][parcel.delivery.delivery_id]
-            if not self._under_way[arn]:
-                del self._under_way[arn]
+            del self._running[address][attempt.delivery.delivery_id]
+            if not self._running[address]:
+                del self._running[address]
             self._wake.set()
 
-    async def _post_and_make_room(self, parcel: DeliveryAttempt, receiver: str) -> ReceiverAnswer:
+    async def _send_and_free(self, attempt: DeliveryAttempt) -> ReceiverAnswer:
+        destination = attempt.destination
         try:
-            return await self._post(parcel)
-        finally:
-            # Free the slot before the disk write, so the next attempt need not wait.
-            self._receivers.end(receiver, parcel.subscription.arn)
-            self._wake.set()
-
-    async def _post(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
-        post = self._posts.get(parcel.subscription.protocol)
-        if post is None:
-            return ReceiverAnswer(DeliveryResult.REFUSED, "no such protocol")
-        try:
-            return await post(parcel)
+            return await self._send(attempt)
         except Exception as error:
             log.exception("A delivery failed.", extra={"action": "deliver"})
             return ReceiverAnswer(DeliveryResult.FAILED, f"{type(error).__name__}: {error}")
+        finally:
+            # Free the slot before the disk write, so the next attempt need not wait.
+            self._limits.end(destination.receiver, destination.address)
+            self._wake.set()
 
     def _tasks(self) -> list[asyncio.Task[None]]:
-        return [task for tasks in self._under_way.values() for task in tasks.values()]
+        return [task for tasks in self._running.values() for task in tasks.values()]
 
-    def _forget_all_but(self, arns: set[str]) -> None:
-        self._throttle.forget(arns)
-        for arn in self._known.keys() - arns:
-            del self._known[arn]
+    def _forget_all_but(self, addresses: set[str]) -> None:
+        self._rates.forget_all_but(addresses)
+        for address in self._receivers.keys() - addresses:
+            del self._receivers[address]

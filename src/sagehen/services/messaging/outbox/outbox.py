@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import math
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -13,29 +12,15 @@ from sqlalchemy import Connection
 
 from sagehen.base.clock import Clock
 from sagehen.frame.context import Record
-from sagehen.services.messaging.events import target_store as event_targets
-from sagehen.services.messaging.events.deliveries import EVENT_DELAYS, PROTOCOL, is_address
-from sagehen.services.messaging.events.event_store import put_undelivered
 from sagehen.services.messaging.outbox import store as deliveries
-from sagehen.services.messaging.outbox.attempts import (
+from sagehen.services.messaging.outbox.destinations import (
+    Delivery,
     DeliveryAttempt,
     DeliveryResult,
+    Destination,
     ReceiverAnswer,
+    Resolve,
 )
-from sagehen.services.messaging.outbox.retry_policy import (
-    MAIL_DELAYS,
-    WEBHOOK_DELAYS,
-    RetryPolicy,
-    effective_policy,
-)
-from sagehen.services.messaging.sns import (
-    subscription_store as subscriptions,
-)
-from sagehen.services.messaging.sns import (
-    topic_store as topics,
-)
-from sagehen.services.messaging.sns.records import PostKind, SubscriptionRecord, TopicRecord
-from sagehen.services.messaging.sqs.notice_queues import put_dead_letter
 from sagehen.state.commits import Commits
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
@@ -48,53 +33,33 @@ _JITTER = 0.1
 """random part of a delay, so that retries spread"""
 
 
-def next_delay(parcel: DeliveryAttempt, source: random.Random, now: float) -> float | None:
+def next_delay(attempt: DeliveryAttempt, source: random.Random, now: float) -> float | None:
     """Returns seconds until the next attempt, or None after the last."""
-    delays = _delays(parcel)
-    made = parcel.delivery.attempts
-    if made >= len(delays):
+    delivery, destination = attempt.delivery, attempt.destination
+    if delivery.attempts >= len(destination.retry_delays):
         return None
-    delay = delays[made] * source.uniform(1 - _JITTER, 1 + _JITTER)
-    return None if now + delay > _ends_at(parcel) else delay
-
-
-def _delays(parcel: DeliveryAttempt) -> Sequence[float]:
-    protocol = parcel.subscription.protocol
-    if protocol.startswith("email"):
-        return MAIL_DELAYS
-    if protocol == PROTOCOL:
-        return EVENT_DELAYS[: int(parcel.subscription.attributes["MaximumRetryAttempts"])]
-    retries = parcel.policy.retries
-    if retries is None:
-        return WEBHOOK_DELAYS if protocol == "webhook" else RetryPolicy().delays()
-    return retries.delays()
-
-
-def _ends_at(parcel: DeliveryAttempt) -> float:
-    """Returns when events become too old to retry."""
-    age = parcel.subscription.attributes.get("MaximumEventAgeInSeconds")
-    if parcel.subscription.protocol != PROTOCOL or age is None:
-        return math.inf
-    return parcel.delivery.notice.published_at + float(age)
+    jitter = source.uniform(1 - _JITTER, 1 + _JITTER)
+    delay = destination.retry_delays[delivery.attempts] * jitter
+    expires_at = delivery.message.published_at + destination.max_age_seconds
+    return None if now + delay > expires_at else delay
 
 
 T = TypeVar("T")
 
 
 class DueDeliveries(msgspec.Struct, frozen=True):
-    """A subscription and its due deliveries."""
+    """A destination and its due deliveries."""
 
-    subscription: SubscriptionRecord
-    most_per_second: int | None
-    parcels: list[DeliveryAttempt]
+    destination: Destination
+    deliveries: list[Delivery]
 
 
-SHED_AT_ONCE = 500
-"""per transaction, to let other writers in"""
+SHED_BATCH = 500
+"""deliveries per transaction, to let other writers in"""
 
 
 class Outbox:
-    """Reads and settles the pending deliveries."""
+    """Reads the pending deliveries, and writes what came of each attempt."""
 
     def __init__(
         self,
@@ -103,136 +68,119 @@ class Outbox:
         clock: Clock,
         record: Record,
         source: random.Random,
+        resolvers: Mapping[str, Resolve],
     ) -> None:
-        """`source` provides the jitter."""
+        """`source` provides the jitter; `resolvers` has one function per service in ARNs."""
         self._database = database
         self._writes = writes
         self._clock = clock
         self._record = record
         self._source = source
+        self._resolvers = resolvers
 
     @property
     def commits(self) -> Commits:
         return self._database.commits
 
-    async def due_by_subscription(self) -> dict[str, float]:
-        return await asyncio.to_thread(self._read, deliveries.due_by_subscription)
+    async def due_by_address(self) -> dict[str, float]:
+        return await asyncio.to_thread(self._read, deliveries.due_by_address)
 
-    async def look(
-        self, arn: str, now: float, limit: int, without: Collection[int]
+    async def find_due(
+        self, address: str, now: float, limit: int, without: Collection[int]
     ) -> DueDeliveries | None:
-        """Returns None if the subscription is gone."""
-        return await asyncio.to_thread(
-            self._read, lambda connection: _look(connection, arn, now, limit, list(without))
-        )
+        """Returns None if the destination is gone."""
+        # Taken before the read: an attempt that ends meanwhile leaves `without`, but the read may
+        # still see its delivery.
+        excluded = list(without)
 
-    async def drop(self, arn: str) -> None:
-        await self._writes.join(lambda connection: deliveries.drop(connection, [arn]))
+        def read(connection: Connection) -> DueDeliveries | None:
+            destination = self._resolve(connection, address)
+            if destination is None:
+                return None
+            due = deliveries.due(connection, address, now, limit, excluded)
+            return DueDeliveries(destination, due)
 
-    async def settle(self, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> None:
-        delay = None
-        if answer.verdict is DeliveryResult.FAILED:
-            delay = next_delay(parcel, self._source, self._clock.now())
-        if answer.verdict is DeliveryResult.ACCEPTED:
-            await self._writes.join(
-                lambda connection: deliveries.finish(connection, parcel.delivery)
-            )
+        return await asyncio.to_thread(self._read, read)
+
+    async def drop(self, address: str) -> None:
+        await self._writes.join(lambda connection: deliveries.drop(connection, [address]))
+
+    async def settle(self, attempt: DeliveryAttempt, answer: ReceiverAnswer) -> None:
+        """Removes, postpones or gives up a delivery after an attempt."""
+        delivery, delay = attempt.delivery, None
+        if answer.result is DeliveryResult.FAILED:
+            delay = next_delay(attempt, self._source, self._clock.now())
+        if answer.result is DeliveryResult.ACCEPTED:
+            await self._writes.join(lambda connection: deliveries.finish(connection, delivery))
         elif delay is not None:
-            now, wait = self._clock.now(), delay
             await self._writes.join(
-                lambda connection: deliveries.postpone(connection, parcel.delivery, now, wait)
+                partial(deliveries.postpone, delivery=delivery, now=self._clock.now(), delay=delay)
             )
-            self._log(parcel, answer, "A delivery failed and is tried again.")
-        elif await self._writes.join(lambda connection: _give_up(connection, parcel, answer)):
-            self._log(parcel, answer, "A delivery was given up.")
-            self._count(parcel)
+            self._log(attempt, answer, "A delivery failed and is tried again.")
+        elif await self._writes.join(partial(_give_up, attempt=attempt, answer=answer)):
+            self._log(attempt, answer, "A delivery was given up.")
+            self._count_failure(delivery)
 
-    async def shed(self, most: int) -> int:
-        """Gives up deliveries beyond `most` per subscription; returns their number."""
-        gone = 0
-        for arn in await self.due_by_subscription():
-            while shed := await self._writes.join(partial(_shed, arn, most)):
-                gone += len(shed)
-                about = {"action": "shed", "subscription": arn, "deliveries": len(shed)}
-                log.warning("Deliveries were given up: too many wait.", extra=about)
-                for parcel in shed:
-                    self._count(parcel)
-        return gone
+    async def shed(self, limit: int) -> int:
+        """Gives up deliveries beyond `limit` per address; returns their number."""
+        count = 0
+        for address in await self.due_by_address():
+            while shed := await self._writes.join(partial(self._shed, address, limit)):
+                count += len(shed)
+                extra = {"action": "shed", "subscription": address, "deliveries": len(shed)}
+                log.warning("Deliveries were given up: too many wait.", extra=extra)
+                for delivery in shed:
+                    self._count_failure(delivery)
+        return count
 
-    def _count(self, parcel: DeliveryAttempt) -> None:
-        if parcel.delivery.notice.dimensions:
-            self._record("NotificationFailures", parcel.delivery.notice.dimensions, 1)
+    def _shed(self, address: str, limit: int, connection: Connection) -> list[Delivery]:
+        """Does nothing if the destination is gone: its deliveries are dropped when due."""
+        destination = self._resolve(connection, address)
+        if destination is None:
+            return []
+        answer = ReceiverAnswer(DeliveryResult.REFUSED, "too many wait")
+        excess = deliveries.excess(connection, address, limit, SHED_BATCH)
+        return [
+            delivery
+            for delivery in excess
+            if _give_up(
+                connection, DeliveryAttempt(delivery=delivery, destination=destination), answer
+            )
+        ]
 
-    def _read(self, work: Callable[[Connection], T]) -> T:
+    def _resolve(self, connection: Connection, address: str) -> Destination | None:
+        """Lets the service that the ARN names find the destination."""
+        _, _, service, _ = address.split(":", 3)
+        resolve = self._resolvers.get(service)
+        return None if resolve is None else resolve(connection, address)
+
+    def _count_failure(self, delivery: Delivery) -> None:
+        if delivery.message.dimensions:
+            self._record("NotificationFailures", delivery.message.dimensions, 1)
+
+    def _read(self, read: Callable[[Connection], T]) -> T:
         with self._database.read() as connection:
-            return work(connection)
+            return read(connection)
 
-    def _log(self, parcel: DeliveryAttempt, answer: ReceiverAnswer, sentence: str) -> None:
-        about = {
+    def _log(self, attempt: DeliveryAttempt, answer: ReceiverAnswer, sentence: str) -> None:
+        extra = {
             "action": "deliver",
-            "subscription": parcel.subscription.arn,
-            "id": parcel.delivery.notice.message_id,
-            "attempt": parcel.delivery.attempts + 1,
-            "why": answer.why,
+            "subscription": attempt.destination.address,
+            "id": attempt.delivery.message.message_id,
+            "attempt": attempt.delivery.attempts + 1,
+            "why": answer.reason,
         }
-        log.warning(sentence, extra=about)
+        log.warning(sentence, extra=extra)
 
 
-def _look(
-    connection: Connection, arn: str, now: float, limit: int, without: list[int]
-) -> DueDeliveries | None:
-    found = _find(connection, arn)
-    if found is None:
-        return None
-    subscription, topic = found
-    parcels = [
-        DeliveryAttempt(delivery=one, subscription=subscription, topic=topic)
-        for one in deliveries.due(connection, arn, now, limit, without)
-    ]
-    policy = effective_policy(
-        topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
-    )
-    return DueDeliveries(subscription, policy.most_per_second, parcels)
-
-
-def _find(connection: Connection, arn: str) -> tuple[SubscriptionRecord, TopicRecord] | None:
-    """Returns None if subscription or topic is gone."""
-    if is_address(arn):
-        return event_targets.find_receiver(connection, arn)
-    subscription = subscriptions.get(connection, arn)
-    topic = subscription and topics.get(connection, subscription.topic_arn)
-    return (subscription, topic) if subscription and topic else None
-
-
-def _shed(arn: str, most: int, connection: Connection) -> list[DeliveryAttempt]:
-    """Does nothing if the subscription is gone: its deliveries are dropped when due."""
-    found = _find(connection, arn)
-    if found is None:
-        return []
-    subscription, topic = found
-    parcels = [
-        DeliveryAttempt(delivery=one, subscription=subscription, topic=topic)
-        for one in deliveries.excess(connection, arn, most, SHED_AT_ONCE)
-    ]
-    return [
-        one
-        for one in parcels
-        if _give_up(connection, one, ReceiverAnswer(DeliveryResult.REFUSED, "too many wait"))
-    ]
-
-
-def _give_up(connection: Connection, parcel: DeliveryAttempt, answer: ReceiverAnswer) -> bool:
+def _give_up(connection: Connection, attempt: DeliveryAttempt, answer: ReceiverAnswer) -> bool:
     """Drops or dead-letters a delivery; returns False if already gone."""
-    if not deliveries.finish(connection, parcel.delivery):
+    if not deliveries.finish(connection, attempt.delivery):
         return False
-    if parcel.subscription.protocol == PROTOCOL:
-        tried_out = answer.verdict is DeliveryResult.FAILED
-        put_undelivered(connection, parcel.subscription, parcel.delivery, answer.why, tried_out)
-    elif parcel.delivery.kind is PostKind.NOTIFICATION:
-        put_dead_letter(
-            connection,
-            parcel.subscription,
-            parcel.delivery.notice,
-            parcel.topic.signature_version,
-        )
+    attempt.destination.dead_letter(
+        connection,
+        attempt.delivery,
+        answer.reason,
+        retries_exhausted=answer.result is DeliveryResult.FAILED,
+    )
     return True

@@ -4,18 +4,38 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Select, delete, exists, insert, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    Select,
+    String,
+    Table,
+    delete,
+    exists,
+    insert,
+    select,
+    text,
+    update,
+)
 
-from sagehen.services.messaging.sns.records import Delivery, Notice, PostKind
-from sagehen.services.messaging.tables import DELIVERIES, NOTICES
+from sagehen.services.messaging.outbox.destinations import Delivery, OutboxMessage
 from sagehen.state.database import notify
+from sagehen.state.rows import METADATA, SEQUENCE
 
 __all__ = [
+    "DELIVERIES",
     "DELIVERIES_DUE",
+    "NOTICES",
     "add",
+    "bound_waits",
     "drop",
     "due",
-    "due_by_subscription",
+    "due_by_address",
     "excess",
     "finish",
     "postpone",
@@ -24,11 +44,34 @@ __all__ = [
 DELIVERIES_DUE = "deliveries"
 """database notification channel"""
 
+# One notice, the message, serves all its deliveries. JSON as bytes: PostgreSQL's text takes no NUL.
+NOTICES = Table(
+    "notices",
+    METADATA,
+    Column("notice_id", SEQUENCE, primary_key=True),
+    Column("content", LargeBinary, nullable=False),
+    sqlite_autoincrement=True,
+)
+DELIVERIES = Table(
+    "deliveries",
+    METADATA,
+    Column("delivery_id", SEQUENCE, primary_key=True),
+    # The address, whether it is a subscription's or a rule target's.
+    Column("subscription_arn", String(384), nullable=False),
+    Column("notice_id", BigInteger, nullable=False, index=True),
+    Column("kind", String(32), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", Double, nullable=False),
+    # Seconds from the write to `due_at`.
+    Column("delay_seconds", Double),
+    Index(None, "subscription_arn", "due_at"),
+    sqlite_autoincrement=True,
+)
 _D = DELIVERIES.c
 _CLOCK_SLACK_SECONDS = 2.0
 """smaller differences come from clock adjustment"""
 
-# Steps through the index by subscription: GROUP BY would read all rows.
+# Steps through the index by address: GROUP BY would read all rows.
 _FIRST_DUE = text(
     """
     WITH RECURSIVE waiting(arn) AS (
@@ -44,42 +87,43 @@ _FIRST_DUE = text(
 
 
 def add(
-    connection: Connection,
-    notice: Notice,
-    subscription_arns: Sequence[str],
-    kind: PostKind = PostKind.NOTIFICATION,
+    connection: Connection, message: OutboxMessage, addresses: Sequence[str], kind: str
 ) -> None:
-    """Adds deliveries that are due now."""
-    if not subscription_arns:
+    """Adds a delivery per address, due now.
+
+    Args:
+        kind: how the service tells the kinds of its messages apart.
+    """
+    if not addresses:
         return
-    statement = insert(NOTICES).values(content=msgspec.json.encode(notice))
+    statement = insert(NOTICES).values(content=msgspec.json.encode(message))
     notice_id = connection.execute(statement.returning(NOTICES.c.notice_id)).scalar_one()
-    made = [
+    values = [
         {
-            "subscription_arn": arn,
+            "subscription_arn": address,
             "notice_id": notice_id,
-            "kind": str(kind),
+            "kind": kind,
             "attempts": 0,
-            "due_at": notice.published_at,
+            "due_at": message.published_at,
             "delay_seconds": 0.0,
         }
-        for arn in subscription_arns
+        for address in addresses
     ]
-    connection.execute(insert(DELIVERIES), made)
+    connection.execute(insert(DELIVERIES), values)
     notify(connection, DELIVERIES_DUE)
 
 
-def due_by_subscription(connection: Connection) -> dict[str, float]:
-    """Returns when each subscription's first delivery is due.
+def due_by_address(connection: Connection) -> dict[str, float]:
+    """Returns when each address's first delivery is due.
 
-    The cost depends on the number of subscriptions, not of deliveries.
+    The cost depends on the number of addresses, not of deliveries.
     """
     return {row.arn: row.due_at for row in connection.execute(_FIRST_DUE)}
 
 
 def due(
     connection: Connection,
-    subscription_arn: str,
+    address: str,
     now: float,
     limit: int,
     without: Sequence[int] = (),
@@ -88,7 +132,7 @@ def due(
     statement = (
         select(DELIVERIES, NOTICES.c.content)
         .join(NOTICES, NOTICES.c.notice_id == _D.notice_id)
-        .where(_D.subscription_arn == subscription_arn, _D.due_at <= now)
+        .where(_D.subscription_arn == address, _D.due_at <= now)
         .where(_D.delivery_id.not_in(list(without)))
         .order_by(_D.due_at, _D.delivery_id)
         .limit(limit)
@@ -96,15 +140,15 @@ def due(
     return [_delivery(row) for row in connection.execute(statement)]
 
 
-def excess(connection: Connection, subscription_arn: str, most: int, limit: int) -> list[Delivery]:
-    """Returns some deliveries beyond the first `most`."""
-    # Uses the index alone, so that only rows found are read.
-    beyond = select(_D.delivery_id).where(_D.subscription_arn == subscription_arn)
-    found = beyond.order_by(_D.due_at, _D.delivery_id).offset(most).limit(limit)
+def excess(connection: Connection, address: str, keep: int, limit: int) -> list[Delivery]:
+    """Returns some deliveries beyond the first `keep`."""
+    # Uses the index alone, so that only excess rows are read.
+    beyond = select(_D.delivery_id).where(_D.subscription_arn == address)
+    excess_ids = beyond.order_by(_D.due_at, _D.delivery_id).offset(keep).limit(limit)
     statement = (
         select(DELIVERIES, NOTICES.c.content)
         .join(NOTICES, NOTICES.c.notice_id == _D.notice_id)
-        .where(_D.delivery_id.in_(found.scalar_subquery()))
+        .where(_D.delivery_id.in_(excess_ids.scalar_subquery()))
     )
     return [_delivery(row) for row in connection.execute(statement)]
 
@@ -133,30 +177,31 @@ def bound_waits(connection: Connection, now: float) -> int:
 def finish(connection: Connection, delivery: Delivery) -> bool:
     """Returns False if the delivery is already gone."""
     statement = delete(DELIVERIES).where(_D.delivery_id == delivery.delivery_id)
-    gone = connection.execute(statement).rowcount > 0
+    is_deleted = connection.execute(statement).rowcount > 0
     _drop_notices(connection, [delivery.notice_id])
-    return gone
+    return is_deleted
 
 
-def drop(connection: Connection, subscription_arns: Sequence[str] | Select[Any]) -> None:
-    mine = _D.subscription_arn.in_(subscription_arns)
-    notices = list(connection.scalars(select(_D.notice_id).where(mine).distinct()))
-    connection.execute(delete(DELIVERIES).where(mine))
-    for start in range(0, len(notices), 500):
-        _drop_notices(connection, notices[start : start + 500])
+def drop(connection: Connection, addresses: Sequence[str] | Select[Any]) -> None:
+    matching = _D.subscription_arn.in_(addresses)
+    notice_ids = list(connection.scalars(select(_D.notice_id).where(matching).distinct()))
+    connection.execute(delete(DELIVERIES).where(matching))
+    for start in range(0, len(notice_ids), 500):
+        _drop_notices(connection, notice_ids[start : start + 500])
 
 
 def _drop_notices(connection: Connection, notice_ids: Sequence[int]) -> None:
-    awaited = exists().where(_D.notice_id == NOTICES.c.notice_id)
-    connection.execute(delete(NOTICES).where(NOTICES.c.notice_id.in_(notice_ids), ~awaited))
+    needed = exists().where(_D.notice_id == NOTICES.c.notice_id)
+    connection.execute(delete(NOTICES).where(NOTICES.c.notice_id.in_(notice_ids), ~needed))
 
 
 def _delivery(row: Any) -> Delivery:
     return Delivery(
         delivery_id=row.delivery_id,
-        subscription_arn=row.subscription_arn,
-        kind=PostKind(row.kind),
-        notice=msgspec.json.decode(row.content, type=Notice),
+        address=row.subscription_arn,
+        kind=row.kind,
+        message=msgspec.json.decode(row.content, type=OutboxMessage),
+        content=row.content,
         notice_id=row.notice_id,
         attempts=row.attempts,
         due_at=row.due_at,

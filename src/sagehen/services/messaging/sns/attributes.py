@@ -1,6 +1,5 @@
 """Attributes of SNS topics and subscriptions."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,17 +7,17 @@ import msgspec
 
 from sagehen.base.errors import Invalid
 from sagehen.services.messaging.filters.policy import ATTRIBUTES, BODY, read_policy
-from sagehen.services.messaging.outbox.retry_policy import (
+from sagehen.services.messaging.sns.delivery_policy import (
     DEFAULT_CONTENT_TYPE,
-    RetryPolicy,
+    HealthyRetryPolicy,
     effective_policy,
     read_subscription_policy,
     read_topic_policy,
 )
-from sagehen.services.messaging.sns.envelopes import read_secret
 from sagehen.services.messaging.sns.errors import invalid
 from sagehen.services.messaging.sns.records import SubscriptionRecord, TopicRecord
-from sagehen.services.messaging.sqs.records import DeadLetters
+from sagehen.services.messaging.sqs.records import QUEUE_ARN, DeadLetters
+from sagehen.services.messaging.webhooks import read_secret
 from sagehen.wire.errors import AwsError
 
 __all__ = [
@@ -28,50 +27,48 @@ __all__ = [
     "effective_topic_policy",
 ]
 
-LONGEST_DISPLAY_NAME = 100
-LONGEST_VALUE_BYTES = 256 * 1024 + 1024
+MAX_DISPLAY_NAME_LENGTH = 100
+MAX_VALUE_BYTES = 256 * 1024 + 1024
 
 BY_HTTP = ("http", "https", "webhook")
-
-_QUEUE_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,80}")
 
 Check = Callable[[str], object]
 
 
-def check_topic_attributes(given: dict[str, str], within: str = "") -> dict[str, str]:
+def check_topic_attributes(attributes: dict[str, str], within: str = "") -> dict[str, str]:
     """Checks attributes and drops empty values, which unset them; raises AwsError.
 
     Args:
         within: the request parameter, for messages.
     """
-    return _kept(given, _TOPIC_CHECKS, within)
+    return _checked(attributes, _TOPIC_CHECKS, within)
 
 
 def check_subscription_attributes(
-    given: dict[str, str], protocol: str, within: str = ""
+    attributes: dict[str, str], protocol: str, within: str = ""
 ) -> dict[str, str]:
     """Checks attributes, also against the protocol; raises AwsError."""
-    kept = _kept(given, _SUBSCRIPTION_CHECKS, within)
+    checked = _checked(attributes, _SUBSCRIPTION_CHECKS, within)
     for name, protocols in _ONLY_FOR.items():
-        if name in kept and protocol not in protocols:
+        if name in checked and protocol not in protocols:
             raise invalid(name, f"{name} is not supported for protocol type [{protocol}]")
-    _check_filter(kept, within)
-    return kept
+    _check_filter(checked, within)
+    return checked
 
 
-def _kept(given: dict[str, str], checks: dict[str, Check], within: str) -> dict[str, str]:
-    for name, value in given.items():
+def _checked(attributes: dict[str, str], checks: dict[str, Check], within: str) -> dict[str, str]:
+    for name, value in attributes.items():
         if name not in checks:
             built = ", ".join(sorted(checks))
-            raise invalid("AttributeName", f"{name[:64]} is none that Sagehen has: {built}")
+            raise invalid("AttributeName", f"Sagehen does not have {name[:64]}; it has {built}")
         if value:
             _check(name, value, checks[name], within)
-    return {name: value for name, value in given.items() if value}
+    return {name: value for name, value in attributes.items() if value}
 
 
 def _check(name: str, value: str, check: Check, within: str) -> None:
-    if len(value.encode()) > LONGEST_VALUE_BYTES:
-        raise invalid(name, f"it is over {LONGEST_VALUE_BYTES} bytes")
+    if len(value.encode()) > MAX_VALUE_BYTES:
+        raise invalid(name, f"it is over {MAX_VALUE_BYTES} bytes")
     try:
         check(value)
     except (Invalid, msgspec.MsgspecError, RecursionError) as error:
@@ -82,12 +79,12 @@ def _wrong(name: str, error: Exception, within: str) -> AwsError:
     return invalid(within, f"{name}: {error}") if within else invalid(f"{name}: {error}")
 
 
-def _check_filter(kept: dict[str, str], within: str) -> None:
+def _check_filter(attributes: dict[str, str], within: str) -> None:
     """The scope decides how a policy is read."""
-    policy = kept.get("FilterPolicy")
+    policy = attributes.get("FilterPolicy")
     if policy:
         try:
-            read_policy(policy, kept.get("FilterPolicyScope", ATTRIBUTES))
+            read_policy(policy, attributes.get("FilterPolicyScope", ATTRIBUTES))
         except Invalid as error:
             raise _wrong("FilterPolicy", error, within) from None
 
@@ -116,13 +113,13 @@ def _json(value: str) -> None:
 
 
 def _short(value: str) -> None:
-    if len(value) > LONGEST_DISPLAY_NAME:
-        raise Invalid(f"it has at most {LONGEST_DISPLAY_NAME} characters")
+    if len(value) > MAX_DISPLAY_NAME_LENGTH:
+        raise Invalid(f"it has at most {MAX_DISPLAY_NAME_LENGTH} characters")
 
 
 def _dead_letters(value: str) -> None:
     target = msgspec.json.decode(value, type=DeadLetters).dead_letter_target_arn
-    if not _QUEUE_ARN.fullmatch(target):
+    if not QUEUE_ARN.fullmatch(target):
         raise Invalid("deadLetterTargetArn must be the ARN of an SQS queue that is not FIFO")
 
 
@@ -155,17 +152,17 @@ _ONLY_FOR = {
 
 
 def effective_topic_policy(topic: TopicRecord) -> str:
-    said = read_topic_policy(topic.attributes.get("DeliveryPolicy")).http
+    policy = read_topic_policy(topic.attributes.get("DeliveryPolicy")).http
     effective = effective_policy(topic.attributes.get("DeliveryPolicy"), None)
     http: dict[str, Any] = {
-        "defaultHealthyRetryPolicy": effective.retries or RetryPolicy(),
-        "disableSubscriptionOverrides": said.disable_subscription_overrides,
+        "defaultHealthyRetryPolicy": effective.retries or HealthyRetryPolicy(),
+        "disableSubscriptionOverrides": policy.disable_subscription_overrides,
         "defaultRequestPolicy": {
             "headerContentType": effective.content_type or DEFAULT_CONTENT_TYPE
         },
     }
-    if effective.most_per_second is not None:
-        http["defaultThrottlePolicy"] = {"maxReceivesPerSecond": effective.most_per_second}
+    if effective.max_per_second is not None:
+        http["defaultThrottlePolicy"] = {"maxReceivesPerSecond": effective.max_per_second}
     return msgspec.json.encode({"http": http}).decode()
 
 
@@ -174,12 +171,12 @@ def effective_subscription_policy(topic: TopicRecord, subscription: Subscription
         topic.attributes.get("DeliveryPolicy"), subscription.attributes.get("DeliveryPolicy")
     )
     policy: dict[str, Any] = {
-        "healthyRetryPolicy": effective.retries or RetryPolicy(),
+        "healthyRetryPolicy": effective.retries or HealthyRetryPolicy(),
         "sicklyRetryPolicy": None,
         "throttlePolicy": None,
         "requestPolicy": {"headerContentType": effective.content_type or DEFAULT_CONTENT_TYPE},
         "guaranteed": False,
     }
-    if effective.most_per_second is not None:
-        policy["throttlePolicy"] = {"maxReceivesPerSecond": effective.most_per_second}
+    if effective.max_per_second is not None:
+        policy["throttlePolicy"] = {"maxReceivesPerSecond": effective.max_per_second}
     return msgspec.json.encode(policy).decode()

@@ -67,26 +67,28 @@ def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[s
     """A repeated call changes nothing. An UnsubscribeConfirmation's token restores a deleted
     subscription."""
     with call.database.write() as connection:
-        found = subscriptions.by_token(connection, params["Token"], lock=True)
-        if found is None or found.topic_arn != params["TopicArn"]:
+        subscription = subscriptions.by_token(connection, params["Token"], lock=True)
+        if subscription is None or subscription.topic_arn != params["TopicArn"]:
             raise invalid("Token")
-        if found.state is SubscriptionState.CONFIRMED:
-            return {"SubscriptionArn": found.arn}
-        if found.token_expires_at <= call.clock.now():
+        if subscription.state is SubscriptionState.CONFIRMED:
+            return {"SubscriptionArn": subscription.arn}
+        if subscription.token_expires_at <= call.clock.now():
             raise invalid("Token", "it has expired: subscribe again")
-        same = subscriptions.find(connection, found.topic_arn, found.protocol, found.endpoint)
-        if same is not None and same.arn != found.arn:
+        newer = subscriptions.find(
+            connection, subscription.topic_arn, subscription.protocol, subscription.endpoint
+        )
+        if newer is not None and newer.arn != subscription.arn:
             # The endpoint was subscribed again: only the newer subscription's token confirms.
             raise invalid("Token", "the endpoint was subscribed again since")
         locked = params.get("AuthenticateOnUnsubscribe", "").lower() == "true"
         confirmed = msgspec.structs.replace(
-            found,
+            subscription,
             state=SubscriptionState.CONFIRMED,
             confirmed_by_owner=not call.by_link,
             authenticate_on_unsubscribe=locked and not call.by_link,
         )
         subscriptions.update_record(connection, confirmed)
-    return {"SubscriptionArn": found.arn}
+    return {"SubscriptionArn": subscription.arn}
 
 
 def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -94,25 +96,28 @@ def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     arn = params["SubscriptionArn"]
     check_arn_length("SubscriptionArn", arn)
     with call.database.write() as connection:
-        found = subscriptions.get(connection, arn, lock=True)
-        if found is None or found.state is SubscriptionState.DELETED:
+        subscription = subscriptions.get(connection, arn, lock=True)
+        if subscription is None or subscription.state is SubscriptionState.DELETED:
             return {}
-        if call.by_link and found.authenticate_on_unsubscribe:
+        if call.by_link and subscription.authenticate_on_unsubscribe:
             raise AwsError("AuthorizationError", "Only the topic's owner may unsubscribe it")
-        deleted = end_subscription(connection, found, call.clock.now())
-        if found.protocol in ("http", "https") and found.state is SubscriptionState.CONFIRMED:
+        deleted = end_subscription(connection, subscription, call.clock.now())
+        if (
+            subscription.protocol in ("http", "https")
+            and subscription.state is SubscriptionState.CONFIRMED
+        ):
             text = _UNSUBSCRIBED.format(subscription=arn)
             _post(call, connection, deleted, PostKind.UNSUBSCRIBE_CONFIRMATION, text)
     return {}
 
 
 def end_subscription(
-    connection: Connection, found: SubscriptionRecord, now: float
+    connection: Connection, subscription: SubscriptionRecord, now: float
 ) -> SubscriptionRecord:
     """Keeps the record, as its token may restore it, but drops pending deliveries."""
-    deliveries.drop(connection, [found.arn])
+    deliveries.drop(connection, [subscription.arn])
     deleted = msgspec.structs.replace(
-        found,
+        subscription,
         state=SubscriptionState.DELETED,
         token=new_token(),
         token_expires_at=now + TOKEN_SECONDS,
@@ -122,17 +127,24 @@ def end_subscription(
 
 
 def _post(
-    call: RequestContext, connection: Connection, to: SubscriptionRecord, kind: PostKind, text: str
+    call: RequestContext,
+    connection: Connection,
+    subscription: SubscriptionRecord,
+    kind: PostKind,
+    text: str,
 ) -> None:
-    if topics.get(connection, to.topic_arn) is None:
+    if topics.get(connection, subscription.topic_arn) is None:
         return
     now = call.clock.now()
-    renewed = msgspec.structs.replace(to, token_expires_at=now + TOKEN_SECONDS)
+    renewed = msgspec.structs.replace(subscription, token_expires_at=now + TOKEN_SECONDS)
     subscriptions.update_record(connection, renewed)
     notice = Notice(
-        message_id=str(uuid.uuid4()), topic_arn=to.topic_arn, message=text, published_at=now
+        message_id=str(uuid.uuid4()),
+        topic_arn=subscription.topic_arn,
+        message=text,
+        published_at=now,
     )
-    deliveries.add(connection, notice, [to.arn], kind)
+    deliveries.add(connection, notice, [subscription.arn], kind)
 
 
 LINKED = frozenset((("sns", "ConfirmSubscription"), ("sns", "Unsubscribe")))

@@ -1,14 +1,8 @@
 """Builds and signs posted messages.
 
-Sources: SNS's developer guide (sns-message-and-json-formats, sns-verify-signature-of-message) and
-the Standard Webhooks specification 1.0.
+Source: SNS's developer guide (sns-message-and-json-formats, sns-verify-signature-of-message).
 """
 
-import base64
-import binascii
-import hashlib
-import hmac
-import secrets
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -16,19 +10,16 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from sagehen.base.errors import Invalid
-from sagehen.services.messaging.sns.records import MessageAttribute, Notice, PostKind
+from sagehen.services.messaging.message_attributes import MessageAttribute
+from sagehen.services.messaging.sns.records import Notice, PostKind
 
 __all__ = [
     "Envelope",
     "Links",
     "Sign",
     "enclose",
-    "new_secret",
-    "read_secret",
     "seal",
     "string_to_sign",
-    "webhook_headers",
 ]
 
 Sign = Callable[[str, str], str]
@@ -111,7 +102,7 @@ def seal(envelope: Envelope, links: Links, sign: Sign) -> str:
         fields["UnsubscribeURL"] = links.unsubscribe(envelope.subscription_arn)
     if envelope.attributes:
         fields["MessageAttributes"] = {
-            name: _attribute(one) for name, one in envelope.attributes.items()
+            name: _attribute(attribute) for name, attribute in envelope.attributes.items()
         }
     return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
 
@@ -144,34 +135,3 @@ def _attribute(attribute: MessageAttribute) -> dict[str, str]:
 def _timestamp(seconds: float) -> str:
     moment = datetime.fromtimestamp(seconds, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-_PREFIX = "whsec_"
-_FEWEST_BYTES, _MOST_BYTES = 24, 64
-
-
-def new_secret() -> str:
-    return _PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
-
-
-def read_secret(text: str) -> bytes:
-    """Raises Invalid."""
-    try:
-        key = base64.b64decode(text.removeprefix(_PREFIX), validate=True)
-    except binascii.Error:
-        key = b""
-    if not text.startswith(_PREFIX) or not _FEWEST_BYTES <= len(key) <= _MOST_BYTES:
-        raise Invalid(f"a secret is {_PREFIX} and {_FEWEST_BYTES} to {_MOST_BYTES} bytes in Base64")
-    return key
-
-
-def webhook_headers(secret: str, message_id: str, now: float, body: bytes) -> dict[str, str]:
-    """`now` is the time of this attempt."""
-    timestamp = str(int(now))
-    signed = f"{message_id}.{timestamp}.".encode() + body
-    digest = hmac.new(read_secret(secret), signed, hashlib.sha256).digest()
-    return {
-        "webhook-id": message_id,
-        "webhook-timestamp": timestamp,
-        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
-    }

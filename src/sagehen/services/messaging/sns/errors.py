@@ -5,10 +5,10 @@ from sagehen.wire.errors import AwsError
 __all__ = ["check_arn_length", "invalid", "no_subscription", "no_topic"]
 
 
-def invalid(parameter: str, why: str = "") -> AwsError:
+def invalid(parameter: str, reason: str = "") -> AwsError:
     """`parameter` is SNS's name."""
-    reason = f" Reason: {why}" if why else ""
-    return AwsError("InvalidParameter", f"Invalid parameter: {parameter}{reason}")
+    suffix = f" Reason: {reason}" if reason else ""
+    return AwsError("InvalidParameter", f"Invalid parameter: {parameter}{suffix}")
 
 
 def check_arn_length(parameter: str, arn: str) -> None:

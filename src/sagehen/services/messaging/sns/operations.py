@@ -8,6 +8,13 @@ from sqlalchemy import Connection
 
 from sagehen.base.errors import Invalid
 from sagehen.frame.context import Operation, RequestContext
+from sagehen.services.messaging.batches import (
+    MAX_ID_LENGTH,
+    BatchWording,
+    batch_answer,
+    check_batch,
+    try_each,
+)
 from sagehen.services.messaging.message_attributes import (
     attributes_size,
     is_text,
@@ -25,26 +32,36 @@ from sagehen.services.messaging.sns.subscriptions import (
     subscribe,
 )
 from sagehen.services.messaging.sns.topics import (
+    TAG_OPERATIONS,
     create_topic,
     delete_topic,
     existing_topic,
     get_topic_attributes,
-    list_tags_for_resource,
     list_topics,
     set_topic_attributes,
-    tag_resource,
-    untag_resource,
 )
 from sagehen.wire.errors import AwsError
 
 __all__ = ["OPERATIONS", "publish", "publish_batch"]
 
-LARGEST_MESSAGE_BYTES = 262_144
-LONGEST_SUBJECT = 100
-MOST_ENTRIES = 10
-LONGEST_ENTRY_ID = 80
-_ENTRY_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_ENTRY_ID}}}")
+MAX_MESSAGE_BYTES = 262_144
+MAX_SUBJECT_LENGTH = 100
 _SUBJECT = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
+
+
+def _bad_id(entry_id: str) -> str:
+    reason = (
+        "is too long" if len(entry_id) > MAX_ID_LENGTH else "contains an impermissible character"
+    )
+    return f"The Id of a batch entry in the batch request {reason}: {entry_id[:512]}"
+
+
+_WORDING = BatchWording(
+    empty="The batch request doesn't contain any entries.",
+    too_many=lambda _: "The batch request contains more entries than permissible.",
+    bad_id=_bad_id,
+    repeated_id=lambda _: "Two or more batch entries in the request have the same Id.",
+)
 
 
 def publish(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -64,27 +81,23 @@ def publish(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
 def publish_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The answer lists failed entries."""
     arn, entries = params["TopicArn"], params["PublishBatchRequestEntries"]
-    _check_entries(entries)
-    notices: dict[str, Notice] = {}
-    failed: list[dict[str, Any]] = []
-    total = 0
-    for entry in entries:
-        try:
-            notices[entry["Id"]], size = _notice(call, arn, entry)
-            total += size
-        except AwsError as error:
-            failed.append(_failed(entry["Id"], error))
-    if total > LARGEST_MESSAGE_BYTES:
+    check_batch(entries, _WORDING)
+    messages, failed = try_each(entries, lambda entry: _notice(call, arn, entry))
+    total = sum(size for _, size in messages.values())
+    if total > MAX_MESSAGE_BYTES:
         raise AwsError(
             "BatchRequestTooLong",
             "The length of all the messages put together is more than the limit.",
         )
     with call.database.write() as connection:
         existing_topic(connection, arn)
-        for notice in notices.values():
+        for notice, _ in messages.values():
             _publish(connection, notice)
-    done = [{"Id": name, "MessageId": one.message_id} for name, one in notices.items()]
-    return {"Successful": done, "Failed": failed}
+    successful = [
+        {"Id": entry_id, "MessageId": notice.message_id}
+        for entry_id, (notice, _) in messages.items()
+    ]
+    return batch_answer(successful, failed)
 
 
 def _publish(connection: Connection, notice: Notice) -> None:
@@ -92,21 +105,21 @@ def _publish(connection: Connection, notice: Notice) -> None:
         raise no_topic()
 
 
-def _notice(call: RequestContext, arn: str, given: dict[str, Any]) -> tuple[Notice, int]:
+def _notice(call: RequestContext, arn: str, entry: dict[str, Any]) -> tuple[Notice, int]:
     """Returns the message and its size in bytes."""
-    message, subject = given["Message"], given.get("Subject")
+    message, subject = entry["Message"], entry.get("Subject")
     _check_message(message, subject)
     try:
-        attributes = read_attributes(given.get("MessageAttributes", {}))
+        attributes = read_attributes(entry.get("MessageAttributes", {}))
     except Invalid as error:
         raise AwsError("ParameterValueInvalid", str(error)) from None
     size = len(message.encode()) + attributes_size(attributes)
-    if size > LARGEST_MESSAGE_BYTES:
+    if size > MAX_MESSAGE_BYTES:
         raise invalid("Message too long")
-    structure = given.get("MessageStructure")
+    structure = entry.get("MessageStructure")
     if structure not in (None, "json"):
         raise invalid("MessageStructure", "it may be json only")
-    if "MessageDeduplicationId" in given:
+    if "MessageDeduplicationId" in entry:
         raise invalid(
             "MessageDeduplicationId",
             "The request includes MessageDeduplicationId parameter that is not valid for this "
@@ -133,43 +146,14 @@ def _check_message(message: str, subject: str | None) -> None:
         raise invalid("Empty message")
     if not is_text(message):
         raise invalid("Message", "it has characters that XML 1.0 does not allow")
-    if subject is not None and (len(subject) > LONGEST_SUBJECT or not _SUBJECT.fullmatch(subject)):
+    if subject is not None and (
+        len(subject) > MAX_SUBJECT_LENGTH or not _SUBJECT.fullmatch(subject)
+    ):
         raise invalid(
             "Subject",
-            f"it has up to {LONGEST_SUBJECT} ASCII characters, no line breaks, and does not begin "
-            "with a space",
+            f"it has up to {MAX_SUBJECT_LENGTH} ASCII characters, no line breaks, and does not "
+            "begin with a space",
         )
-
-
-def _check_entries(entries: list[dict[str, Any]]) -> None:
-    if not entries:
-        raise AwsError("EmptyBatchRequest", "The batch request doesn't contain any entries.")
-    if len(entries) > MOST_ENTRIES:
-        raise AwsError(
-            "TooManyEntriesInBatchRequest",
-            "The batch request contains more entries than permissible.",
-        )
-    ids = [entry["Id"] for entry in entries]
-    if len(set(ids)) < len(ids):
-        raise AwsError(
-            "BatchEntryIdsNotDistinct",
-            "Two or more batch entries in the request have the same Id.",
-        )
-    for one in ids:
-        if not _ENTRY_ID.fullmatch(one):
-            fault = (
-                "is too long"
-                if len(one) > LONGEST_ENTRY_ID
-                else "contains an impermissible character"
-            )
-            raise AwsError(
-                "InvalidBatchEntryId",
-                f"The Id of a batch entry in the batch request {fault}: {one[:512]}",
-            )
-
-
-def _failed(entry_id: str, error: AwsError) -> dict[str, Any]:
-    return {"Id": entry_id, "Code": error.code, "Message": error.message, "SenderFault": True}
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -180,14 +164,14 @@ OPERATIONS: dict[str, Operation] = {
     "GetTopicAttributes": get_topic_attributes,
     "ListSubscriptions": list_subscriptions,
     "ListSubscriptionsByTopic": list_subscriptions_by_topic,
-    "ListTagsForResource": list_tags_for_resource,
+    "ListTagsForResource": TAG_OPERATIONS.list_tags,
     "ListTopics": list_topics,
     "Publish": publish,
     "PublishBatch": publish_batch,
     "SetSubscriptionAttributes": set_subscription_attributes,
     "SetTopicAttributes": set_topic_attributes,
     "Subscribe": subscribe,
-    "TagResource": tag_resource,
+    "TagResource": TAG_OPERATIONS.tag_resource,
     "Unsubscribe": unsubscribe,
-    "UntagResource": untag_resource,
+    "UntagResource": TAG_OPERATIONS.untag_resource,
 }

@@ -6,10 +6,10 @@ from enum import StrEnum
 import msgspec
 
 from sagehen.base.errors import Invalid
+from sagehen.services.messaging.message_attributes import MessageAttribute
+from sagehen.services.messaging.outbox.destinations import OutboxMessage
 
 __all__ = [
-    "Delivery",
-    "MessageAttribute",
     "Notice",
     "PostKind",
     "SubscriptionRecord",
@@ -18,29 +18,15 @@ __all__ = [
 ]
 
 
-class MessageAttribute(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`data_type` is `String`, `String.Array`, `Number` or `Binary`."""
-
-    data_type: str
-    string_value: str | None = None
-    binary_value: bytes | None = None
-
-
-class Notice(msgspec.Struct, frozen=True, kw_only=True):
+class Notice(OutboxMessage, frozen=True, kw_only=True):
     """A published message."""
 
-    message_id: str
-    """same on every delivery and retry, so receivers can detect duplicates"""
     topic_arn: str
     message: str
-    published_at: float
-    """seconds since the epoch"""
     subject: str | None = None
     structure: str | None = None
     """`json` if `message` has a text per protocol"""
     attributes: Mapping[str, MessageAttribute] = msgspec.field(default_factory=dict)
-    dimensions: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """of the NotificationFailures metric; if empty, failed deliveries are not counted"""
 
     def text_for(self, protocol: str) -> str:
         """Returns the text for a protocol; raises Invalid for malformed `json`."""
@@ -107,16 +93,3 @@ class PostKind(StrEnum):
     NOTIFICATION = "Notification"
     SUBSCRIPTION_CONFIRMATION = "SubscriptionConfirmation"
     UNSUBSCRIBE_CONFIRMATION = "UnsubscribeConfirmation"
-
-
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A notice to be delivered to a subscription."""
-
-    delivery_id: int
-    subscription_arn: str
-    kind: PostKind
-    notice: Notice
-    notice_id: int
-    attempts: int
-    """made so far"""
-    due_at: float

@@ -55,40 +55,40 @@ def load_signer(path: Path) -> MessageSigner:
     try:
         # Checks that key and certificate match; asyncio imports ssl anyway.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path)
-        kept = path.read_bytes()
-        certificate = _certificate_in(kept)
+        pem = path.read_bytes()
+        certificate = _certificate_in(pem)
     except (OSError, ValueError) as error:
         raise HomeError(
             f"The key that signs messages in {path} cannot be read ({error}). Mend the file, or "
             "remove it: the next `sagehen up` then makes a new one."
         ) from error
-    return MessageSigner(kept, certificate)
+    return MessageSigner(pem, certificate)
 
 
 def _make(path: Path) -> None:
     """Runs a subprocess, to free its memory at the end."""
     command = [sys.executable, "-m", "sagehen.services.messaging.sns.key", str(path)]
-    made = subprocess.run(
+    process = subprocess.run(
         command, capture_output=True, text=True, timeout=_MAKE_SECONDS, check=False
     )
-    if made.returncode:
-        last = made.stderr.strip().rpartition("\n")[2]
-        raise HomeError(f"The key that signs messages in {path} cannot be made: {last}")
+    if process.returncode:
+        reason = process.stderr.strip().rpartition("\n")[2]
+        raise HomeError(f"The key that signs messages in {path} cannot be made: {reason}")
 
 
 def _certificate_in(pem: bytes) -> bytes:
     """Rewraps the first certificate to the usual line length."""
-    found = _CERTIFICATE.search(pem)
-    if found is None:
+    match = _CERTIFICATE.search(pem)
+    if match is None:
         raise ValueError("there is no certificate in it")
-    der = ssl.PEM_cert_to_DER_cert(found[0].decode("ascii"))
+    der = ssl.PEM_cert_to_DER_cert(match[0].decode("ascii"))
     return ssl.DER_cert_to_PEM_cert(der).encode()
 
 
 def certificate_route(signer: MessageSigner) -> Route:
     """Needs no authentication. The path changes with the certificate, so clients may cache."""
 
-    async def tell(_: Request) -> Response:
+    async def serve(_: Request) -> Response:
         return Response(signer.certificate, media_type="application/x-pem-file")
 
-    return Route(signer.certificate_path, tell)
+    return Route(signer.certificate_path, serve)

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.frame.context import RequestContext
+from sagehen.frame.paging import page_of
 from sagehen.services.messaging.sns import subscription_store as subscriptions
 from sagehen.services.messaging.sns.attributes import (
     BY_HTTP,
@@ -21,14 +22,14 @@ from sagehen.services.messaging.sns.confirmation import (
     ask_to_confirm,
     new_token,
 )
-from sagehen.services.messaging.sns.envelopes import new_secret
 from sagehen.services.messaging.sns.errors import check_arn_length, invalid, no_subscription
 from sagehen.services.messaging.sns.records import (
     SubscriptionRecord,
     SubscriptionState,
     TopicRecord,
 )
-from sagehen.services.messaging.sns.topics import PAGE_SIZE, after, existing_topic, page_of
+from sagehen.services.messaging.sns.topics import PAGE_SIZE, existing_topic, start_of_page
+from sagehen.services.messaging.webhooks import new_secret
 from sagehen.wire.errors import AwsError
 
 __all__ = [
@@ -40,7 +41,7 @@ __all__ = [
     "subscribe",
 ]
 
-LONGEST_ENDPOINT = 2048
+MAX_ENDPOINT_LENGTH = 2048
 _NOT_DELIVERED = ("sms", "application", "lambda", "firehose")
 _MAIL = re.compile(r"[^@\s,;:<>()\[\]\\\"]{1,64}@[^@\s,;:<>()\[\]\\\"]{1,255}")
 
@@ -57,8 +58,8 @@ def check_endpoint(call: RequestContext, protocol: str, endpoint: str) -> None:
             f"Amazon SNS does not support this protocol string: {protocol[:64]}",
             f"Sagehen delivers by {', '.join(sorted(_CHECKS))}",
         )
-    if len(endpoint) > LONGEST_ENDPOINT:
-        raise invalid("Endpoint", f"it has at most {LONGEST_ENDPOINT} characters")
+    if len(endpoint) > MAX_ENDPOINT_LENGTH:
+        raise invalid("Endpoint", f"it has at most {MAX_ENDPOINT_LENGTH} characters")
     _CHECKS[protocol](call, endpoint)
 
 
@@ -66,13 +67,13 @@ def _url(*schemes: str) -> Callable[[RequestContext, str], None]:
     def check(_: RequestContext, endpoint: str) -> None:
         try:
             parts = urlsplit(endpoint)
-            well = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+            is_valid = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
         except ValueError:
-            well = False
-        if not well or not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
+            is_valid = False
+        if not is_valid or not endpoint.isascii() or not endpoint.isprintable() or " " in endpoint:
             raise invalid(
                 "Endpoint must match the specified protocol",
-                f"it is a URL that begins with {' or '.join(f'{one}://' for one in schemes)}",
+                f"it is a URL that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}",
             )
 
     return check
@@ -107,7 +108,7 @@ _CHECKS: dict[str, Callable[[RequestContext, str], None]] = {
 }
 
 
-MOST_FILTER_POLICIES = 200
+MAX_FILTER_POLICIES = 200
 """per topic"""
 PENDING = "pending confirmation"
 LISTED_PENDING = "PendingConfirmation"
@@ -119,16 +120,20 @@ def subscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     with call.database.write() as connection:
         topic = existing_topic(connection, params["TopicArn"], lock=True)
         check_endpoint(call, protocol, endpoint)
-        given = check_subscription_attributes(params.get("Attributes", {}), protocol, "Attributes")
-        found = subscriptions.find(connection, topic.arn, protocol, endpoint)
-        if found is None:
-            found = _new(call, connection, topic, protocol, endpoint, given)
-        elif any(found.attributes.get(name) != value for name, value in given.items()):
+        attributes = check_subscription_attributes(
+            params.get("Attributes", {}), protocol, "Attributes"
+        )
+        subscription = subscriptions.find(connection, topic.arn, protocol, endpoint)
+        if subscription is None:
+            subscription = _new(call, connection, topic, protocol, endpoint, attributes)
+        elif any(subscription.attributes.get(name) != value for name, value in attributes.items()):
             raise invalid("Attributes", "Subscription already exists with different attributes")
-        if found.state is SubscriptionState.PENDING:
-            ask_to_confirm(call, connection, found)
-    waits = found.state is SubscriptionState.PENDING and not params.get("ReturnSubscriptionArn")
-    return {"SubscriptionArn": PENDING if waits else found.arn}
+        if subscription.state is SubscriptionState.PENDING:
+            ask_to_confirm(call, connection, subscription)
+    waits = subscription.state is SubscriptionState.PENDING and not params.get(
+        "ReturnSubscriptionArn"
+    )
+    return {"SubscriptionArn": PENDING if waits else subscription.arn}
 
 
 def list_subscriptions(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -144,23 +149,23 @@ def list_subscriptions_by_topic(call: RequestContext, params: dict[str, Any]) ->
 
 def get_subscription_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     with call.database.read() as connection:
-        found = _existing(connection, params["SubscriptionArn"])
-        topic = existing_topic(connection, found.topic_arn)
+        subscription = _existing(connection, params["SubscriptionArn"])
+        topic = existing_topic(connection, subscription.topic_arn)
     attributes = {
         "RawMessageDelivery": "false",
-        **found.attributes,
-        "ConfirmationWasAuthenticated": _flag(found.confirmed_by_owner),
-        "Endpoint": found.endpoint,
+        **subscription.attributes,
+        "ConfirmationWasAuthenticated": _flag(subscription.confirmed_by_owner),
+        "Endpoint": subscription.endpoint,
         "Owner": call.settings.account_id,
-        "PendingConfirmation": _flag(found.state is SubscriptionState.PENDING),
-        "Protocol": found.protocol,
-        "SubscriptionArn": found.arn,
-        "TopicArn": found.topic_arn,
+        "PendingConfirmation": _flag(subscription.state is SubscriptionState.PENDING),
+        "Protocol": subscription.protocol,
+        "SubscriptionArn": subscription.arn,
+        "TopicArn": subscription.topic_arn,
     }
-    if "FilterPolicy" in found.attributes:
+    if "FilterPolicy" in subscription.attributes:
         attributes.setdefault("FilterPolicyScope", "MessageAttributes")
-    if found.protocol in BY_HTTP:
-        attributes["EffectiveDeliveryPolicy"] = effective_subscription_policy(topic, found)
+    if subscription.protocol in BY_HTTP:
+        attributes["EffectiveDeliveryPolicy"] = effective_subscription_policy(topic, subscription)
     return {"Attributes": attributes}
 
 
@@ -168,13 +173,15 @@ def set_subscription_attributes(call: RequestContext, params: dict[str, Any]) ->
     """An empty value unsets the attribute."""
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
-        found = _existing(connection, params["SubscriptionArn"], lock=True)
-        kept = check_subscription_attributes({**found.attributes, name: value}, found.protocol)
-        if found.protocol == "webhook":
-            kept.setdefault("WebhookSecret", found.attributes["WebhookSecret"])
-        if "FilterPolicy" in kept and "FilterPolicy" not in found.attributes:
-            _check_filters(connection, found.topic_arn)
-        changed = msgspec.structs.replace(found, attributes=kept)
+        subscription = _existing(connection, params["SubscriptionArn"], lock=True)
+        attributes = check_subscription_attributes(
+            {**subscription.attributes, name: value}, subscription.protocol
+        )
+        if subscription.protocol == "webhook":
+            attributes.setdefault("WebhookSecret", subscription.attributes["WebhookSecret"])
+        if "FilterPolicy" in attributes and "FilterPolicy" not in subscription.attributes:
+            _check_filters(connection, subscription.topic_arn)
+        changed = msgspec.structs.replace(subscription, attributes=attributes)
         subscriptions.update_record(connection, changed)
     return {}
 
@@ -187,7 +194,7 @@ def _new(
     endpoint: str,
     attributes: dict[str, str],
 ) -> SubscriptionRecord:
-    _check_room(call, connection, topic.arn)
+    _check_quota(call, connection, topic.arn)
     if "FilterPolicy" in attributes:
         _check_filters(connection, topic.arn)
     if protocol == "webhook":
@@ -211,7 +218,7 @@ def _new(
     return record
 
 
-def _check_room(call: RequestContext, connection: Connection, topic_arn: str) -> None:
+def _check_quota(call: RequestContext, connection: Connection, topic_arn: str) -> None:
     count = sum(subscriptions.count(connection, topic_arn).values())
     if count >= call.settings.max_topic_subscriptions:
         raise AwsError(
@@ -222,27 +229,27 @@ def _check_room(call: RequestContext, connection: Connection, topic_arn: str) ->
 
 
 def _check_filters(connection: Connection, topic_arn: str) -> None:
-    if subscriptions.count_filtered(connection, topic_arn) >= MOST_FILTER_POLICIES:
+    if subscriptions.count_filtered(connection, topic_arn) >= MAX_FILTER_POLICIES:
         raise AwsError(
             "FilterPolicyLimitExceeded",
-            f"A topic has at most {MOST_FILTER_POLICIES} subscriptions with a filter policy.",
+            f"A topic has at most {MAX_FILTER_POLICIES} subscriptions with a filter policy.",
         )
 
 
 def _existing(connection: Connection, arn: str, lock: bool = False) -> SubscriptionRecord:
     check_arn_length("SubscriptionArn", arn)
-    found = subscriptions.get(connection, arn, lock)
-    if found is None or found.state is SubscriptionState.DELETED:
+    subscription = subscriptions.get(connection, arn, lock)
+    if subscription is None or subscription.state is SubscriptionState.DELETED:
         raise no_subscription()
-    return found
+    return subscription
 
 
 def _page(
     call: RequestContext, connection: Connection, topic_arn: str | None, params: dict[str, Any]
 ) -> dict[str, Any]:
-    found = subscriptions.page(connection, topic_arn, after(params), PAGE_SIZE + 1)
-    listed = [_listed(call, one) for one in found]
-    return page_of("Subscriptions", listed, [one.arn for one in found])
+    records = subscriptions.page(connection, topic_arn, start_of_page(params), PAGE_SIZE + 1)
+    listed = [_listed(call, record) for record in records]
+    return page_of("Subscriptions", listed, [record.arn for record in records], PAGE_SIZE)
 
 
 def _listed(call: RequestContext, record: SubscriptionRecord) -> dict[str, str]:

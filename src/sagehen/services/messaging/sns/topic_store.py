@@ -1,22 +1,50 @@
 """SQL of SNS topics, and publishing."""
 
 import logging
+import uuid
 
 import msgspec
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import JSON, Column, Connection, Double, String, Table, func, select, update
 
 from sagehen.base.errors import Invalid
 from sagehen.services.messaging.filters.policy import ATTRIBUTES, read_policy
 from sagehen.services.messaging.outbox import store as deliveries
 from sagehen.services.messaging.sns import subscription_store as subscriptions
-from sagehen.services.messaging.sns.records import Notice, SubscriptionRecord, TopicRecord
-from sagehen.services.messaging.sqs.notice_queues import put_notice
-from sagehen.services.messaging.tables import TOPICS
+from sagehen.services.messaging.sns.envelopes import enclose
+from sagehen.services.messaging.sns.records import (
+    Notice,
+    PostKind,
+    SubscriptionRecord,
+    TopicRecord,
+)
+from sagehen.services.messaging.sqs.message_store import put_message
+from sagehen.services.messaging.sqs.records import DeadLetters, MessageContent, NewMessage
 from sagehen.state import rows
+from sagehen.state.rows import METADATA
 
-__all__ = ["count", "delete", "get", "insert", "list_arns", "publish", "set_attributes"]
+__all__ = [
+    "TOPICS",
+    "count",
+    "delete",
+    "get",
+    "insert",
+    "list_arns",
+    "publish",
+    "put_dead_letter",
+    "set_attributes",
+]
+TOPICS = Table(
+    "topics",
+    METADATA,
+    Column("arn", String(320), primary_key=True),
+    Column("created_at", Double, nullable=False),
+    Column("attributes", JSON(none_as_null=True), nullable=False),
+)
 
 log = logging.getLogger(__name__)
+
+MAX_RAW_ATTRIBUTES = 10
+"""SQS's limit; SNS discards raw messages over it"""
 
 
 def publish(connection: Connection, notice: Notice) -> bool:
@@ -30,12 +58,13 @@ def publish(connection: Connection, notice: Notice) -> bool:
     if topic is None:
         return False
     notice.text_for("default")
-    wanting = [one for one in subscriptions.confirmed(connection, topic.arn) if _wants(one, notice)]
-    posted = []
-    for subscription in wanting:
+    addresses = []
+    for subscription in subscriptions.confirmed(connection, topic.arn):
+        if not _accepts(subscription, notice):
+            continue
         if subscription.protocol != "sqs":
-            posted.append(subscription.arn)
-        elif not put_notice(connection, subscription, notice, topic.signature_version):
+            addresses.append(subscription.arn)
+        elif not _put_notice(connection, subscription, notice, topic.signature_version):
             log.warning(
                 "A message was discarded: its queue is gone.",
                 extra={
@@ -44,8 +73,20 @@ def publish(connection: Connection, notice: Notice) -> bool:
                     "id": notice.message_id,
                 },
             )
-    deliveries.add(connection, notice, posted)
+    deliveries.add(connection, notice, addresses, PostKind.NOTIFICATION)
     return True
+
+
+def put_dead_letter(
+    connection: Connection, subscription: SubscriptionRecord, notice: Notice, signature_version: str
+) -> bool:
+    """Uses the RedrivePolicy's queue; returns False if there is none."""
+    policy = subscription.attributes.get("RedrivePolicy")
+    if not policy:
+        return False
+    queue_arn = msgspec.json.decode(policy, type=DeadLetters).dead_letter_target_arn
+    message = _queue_message(subscription, notice, signature_version)
+    return put_message(connection, queue_arn, message, notice.published_at)
 
 
 def insert(connection: Connection, record: TopicRecord) -> bool:
@@ -54,8 +95,8 @@ def insert(connection: Connection, record: TopicRecord) -> bool:
 
 
 def get(connection: Connection, arn: str, lock: bool = False) -> TopicRecord | None:
-    found = rows.select_records(connection, TOPICS, TopicRecord, TOPICS.c.arn == arn, lock=lock)
-    return found[0] if found else None
+    records = rows.select_records(connection, TOPICS, TopicRecord, TOPICS.c.arn == arn, lock=lock)
+    return records[0] if records else None
 
 
 def list_arns(connection: Connection, after: str, limit: int) -> list[str]:
@@ -78,7 +119,34 @@ def delete(connection: Connection, arn: str) -> bool:
     return rows.delete_where(connection, TOPICS, TOPICS.c.arn == arn)
 
 
-def _wants(subscription: SubscriptionRecord, notice: Notice) -> bool:
+def _put_notice(
+    connection: Connection, subscription: SubscriptionRecord, notice: Notice, signature_version: str
+) -> bool:
+    """Puts a notice into its queue, else the dead-letter queue; returns False if both fail."""
+    message = _queue_message(subscription, notice, signature_version)
+    attributes = message.content.attributes
+    if len(attributes) <= MAX_RAW_ATTRIBUTES and put_message(
+        connection, subscription.endpoint, message, notice.published_at
+    ):
+        return True
+    return put_dead_letter(connection, subscription, notice, signature_version)
+
+
+def _queue_message(
+    subscription: SubscriptionRecord, notice: Notice, signature_version: str
+) -> NewMessage:
+    message_id = str(uuid.uuid4())
+    if subscription.attributes.get("RawMessageDelivery") == "true":
+        return NewMessage(
+            message_id=message_id,
+            body=notice.text_for(subscription.protocol),
+            content=MessageContent(attributes=dict(notice.attributes)),
+        )
+    envelope = enclose(notice, subscription.arn, subscription.protocol, signature_version)
+    return NewMessage(message_id=message_id, content=MessageContent(envelope=envelope))
+
+
+def _accepts(subscription: SubscriptionRecord, notice: Notice) -> bool:
     text = subscription.attributes.get("FilterPolicy")
     if not text:
         return True

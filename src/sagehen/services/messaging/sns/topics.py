@@ -1,7 +1,5 @@
-"""Operations on topics and their tags, and pagination by ARN."""
+"""Operations on topics and their tags."""
 
-import base64
-import binascii
 import json
 import re
 from typing import Any
@@ -10,6 +8,7 @@ from sqlalchemy import Connection
 
 from sagehen.frame import tags
 from sagehen.frame.context import RequestContext
+from sagehen.frame.paging import page_of, read_token
 from sagehen.services.messaging.sns import (
     subscription_store as subscriptions,
 )
@@ -23,90 +22,37 @@ from sagehen.wire.errors import AwsError
 
 __all__ = [
     "PAGE_SIZE",
-    "after",
+    "TAG_OPERATIONS",
     "create_topic",
     "delete_topic",
     "existing_topic",
     "get_topic_attributes",
-    "list_tags_for_resource",
     "list_topics",
-    "page_of",
-    "read_tags",
     "set_topic_attributes",
-    "tag_resource",
-    "untag_resource",
+    "start_of_page",
 ]
 
-MOST_TAGS = 50
+PAGE_SIZE = 100
 
 
-def tag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    arn, given = params["ResourceArn"], read_tags(params["Tags"])
-    with call.database.write() as connection:
-        _check_exists(connection, arn)
-        _check_count(len(tags.get(connection, arn) | given))
-        tags.put(connection, arn, given)
-    return {}
-
-
-def untag_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Unknown keys are no error."""
-    with call.database.write() as connection:
-        _check_exists(connection, params["ResourceArn"])
-        tags.delete(connection, params["ResourceArn"], params["TagKeys"])
-    return {}
-
-
-def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    with call.database.read() as connection:
-        _check_exists(connection, params["ResourceArn"])
-        found = tags.get(connection, params["ResourceArn"])
-    return {"Tags": [{"Key": key, "Value": value} for key, value in found.items()]}
-
-
-def read_tags(given: list[dict[str, str]]) -> dict[str, str]:
-    """Raises AwsError for duplicate keys or too many tags."""
-    found = {tag["Key"]: tag["Value"] for tag in given}
-    if len(found) < len(given):
-        raise invalid("Tags", "Duplicated keys are not allowed.")
-    _check_count(len(found))
-    return found
-
-
-def _check_count(count: int) -> None:
-    if count > MOST_TAGS:
-        raise AwsError(
-            "TagLimitExceeded", "Could not complete request: tag quota of per resource exceeded"
-        )
-
-
-def _check_exists(connection: Connection, arn: str) -> None:
+def _check_exists(_: RequestContext, connection: Connection, arn: str) -> None:
     if topics.get(connection, arn) is None:
         raise AwsError("ResourceNotFound", "Resource does not exist")
 
 
-PAGE_SIZE = 100
-"""callers read one more row to know whether there is a next page"""
+TAG_OPERATIONS = tags.TagOperations(
+    arn_member="ResourceArn",
+    check_exists=_check_exists,
+    repeated_key=lambda: invalid("Tags", "Duplicated keys are not allowed."),
+    too_many=lambda _: AwsError(
+        "TagLimitExceeded", "Could not complete request: tag quota of per resource exceeded"
+    ),
+)
 
 
-def after(params: dict[str, Any]) -> str:
-    """Raises AwsError for a foreign NextToken."""
-    token = params.get("NextToken", "")
-    try:
-        arn = base64.urlsafe_b64decode(token).decode()
-    except (binascii.Error, ValueError):
-        raise invalid("NextToken") from None
-    if arn and not arn.startswith("arn:"):
-        raise invalid("NextToken")
-    return arn
-
-
-def page_of(member: str, found: list[dict[str, str]], arns: list[str]) -> dict[str, Any]:
-    """`found` may have one item more than a page."""
-    answer: dict[str, Any] = {member: found[:PAGE_SIZE]}
-    if len(found) > PAGE_SIZE:
-        answer["NextToken"] = base64.urlsafe_b64encode(arns[PAGE_SIZE - 1].encode()).decode()
-    return answer
+def start_of_page(params: dict[str, Any]) -> str:
+    """Returns the ARN behind which a page begins; raises AwsError for a foreign NextToken."""
+    return read_token(params.get("NextToken", ""), lambda: invalid("NextToken"), "arn:")
 
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,256}")
@@ -128,15 +74,14 @@ _OWNERS_ACTIONS = (
 def create_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Returns an existing topic if attributes and tags are the same."""
     arn = call.arns.sns(_name(params))
-    given = params.get("Attributes", {})
-    attributes = check_topic_attributes(given, "Attributes")
-    given_tags = read_tags(params.get("Tags", []))
+    attributes = check_topic_attributes(params.get("Attributes", {}), "Attributes")
+    given_tags = TAG_OPERATIONS.read(params.get("Tags", []))
     with call.database.write() as connection:
-        kept = topics.get(connection, arn)
-        if kept is not None:
-            _check_same(connection, kept, attributes, given_tags)
+        existing = topics.get(connection, arn)
+        if existing is not None:
+            _check_same(connection, existing, attributes, given_tags)
             return {"TopicArn": arn}
-        _check_room(connection, call)
+        _check_quota(connection, call)
         record = TopicRecord(arn=arn, created_at=call.clock.now(), attributes=attributes)
         topics.insert(connection, record)
         tags.put(connection, arn, given_tags)
@@ -154,8 +99,8 @@ def delete_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 
 def list_topics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     with call.database.read() as connection:
-        arns = topics.list_arns(connection, after(params), PAGE_SIZE + 1)
-    return page_of("Topics", [{"TopicArn": arn} for arn in arns], arns)
+        arns = topics.list_arns(connection, start_of_page(params), PAGE_SIZE + 1)
+    return page_of("Topics", [{"TopicArn": arn} for arn in arns], arns, PAGE_SIZE)
 
 
 def get_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -182,8 +127,8 @@ def set_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
         topic = existing_topic(connection, params["TopicArn"], lock=True)
-        kept = {**topic.attributes, name: value}
-        topics.set_attributes(connection, topic.arn, check_topic_attributes(kept))
+        attributes = {**topic.attributes, name: value}
+        topics.set_attributes(connection, topic.arn, check_topic_attributes(attributes))
     return {}
 
 
@@ -215,17 +160,17 @@ def _arn(arn: str) -> str:
 
 def _check_same(
     connection: Connection,
-    kept: TopicRecord,
+    existing: TopicRecord,
     attributes: dict[str, str],
     given_tags: dict[str, str],
 ) -> None:
-    if any(kept.attributes.get(name) != value for name, value in attributes.items()):
+    if any(existing.attributes.get(name) != value for name, value in attributes.items()):
         raise invalid("Attributes", "Topic already exists with different attributes")
-    if given_tags and tags.get(connection, kept.arn) != given_tags:
+    if given_tags and tags.get(connection, existing.arn) != given_tags:
         raise invalid("Tags", "Topic already exists with different tags")
 
 
-def _check_room(connection: Connection, call: RequestContext) -> None:
+def _check_quota(connection: Connection, call: RequestContext) -> None:
     count = topics.count(connection)
     if count >= call.settings.max_topics:
         raise AwsError(

@@ -10,7 +10,7 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """All waiters run in one event loop."""
+    """Waiting calls by queue; all run in one event loop."""
 
     def __init__(self, most_waiting: int) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -21,21 +21,21 @@ def missing(parameter: str) -> AwsError:
     return AwsError("MissingParameter", f"The request must contain the parameter {parameter}.", 400)
 
 
-def bad_value(why: str) -> AwsError:
-    return AwsError("InvalidParameterValue", why, 400)
+def bad_value(reason: str) -> AwsError:
+    return AwsError("InvalidParameterValue", reason, 400)
 
 
-def out_of_range(parameter: str, value: object, least: int, most: int) -> AwsError:
+def out_of_range(parameter: str, value: object, minimum: int, maximum: int) -> AwsError:
     # SQS words this parameter's message differently.
-    bounds = f">= {least} and <= {most}" if parameter == "WaitTimeSeconds" else ""
+    bounds = f">= {minimum} and <= {maximum}" if parameter == "WaitTimeSeconds" else ""
     return bad_value(
         f"Value {value} for parameter {parameter} is invalid. Reason: Must be "
-        f"{bounds or f'between {least} and {most}'}, if provided."
+        f"{bounds or f'between {minimum} and {maximum}'}, if provided."
     )
 
 
-def bad_attribute(name: str, why: str = "") -> AwsError:
-    reason = f" Reason: {why}" if why else ""
+def bad_attribute(name: str, cause: str = "") -> AwsError:
+    reason = f" Reason: {cause}" if cause else ""
     return AwsError(
         "InvalidAttributeValue", f"Invalid value for the parameter {name}.{reason}", 400
     )

@@ -8,11 +8,12 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.frame.context import RequestContext
+from sagehen.services.messaging.batches import batch_answer, check_batch, try_each
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs.errors import missing, out_of_range
 from sagehen.services.messaging.sqs.queue_store import find_queue
-from sagehen.services.messaging.sqs.records import QueueMessage, QueueRecord
-from sagehen.services.messaging.sqs.sending import batch_answer, check_batch, try_each
+from sagehen.services.messaging.sqs.records import MAX_VISIBILITY_SECONDS, QueueMessage, QueueRecord
+from sagehen.services.messaging.sqs.sending import batch_wording
 from sagehen.wire.errors import AwsError
 
 __all__ = [
@@ -49,9 +50,6 @@ def read_receipt(handle: str) -> Receipt:
         ) from None
 
 
-LONGEST_VISIBILITY = 43_200
-
-
 async def delete_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     def work(connection: Connection) -> None:
         _delete(connection, find_queue(call, connection, params), params)
@@ -63,9 +61,9 @@ async def delete_message(call: RequestContext, params: dict[str, Any]) -> dict[s
 async def delete_message_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
-        check_batch("DeleteMessage", params["Entries"])
+        check_batch(params["Entries"], batch_wording("DeleteMessage"))
         done, failed = try_each(params["Entries"], lambda entry: _delete(connection, queue, entry))
-        return batch_answer([{"Id": one} for one in done], failed)
+        return batch_answer([{"Id": entry_id} for entry_id in done], failed)
 
     return await call.writes.join(work)
 
@@ -85,30 +83,30 @@ async def change_message_visibility_batch(
 ) -> dict[str, Any]:
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
-        check_batch("ChangeMessageVisibility", params["Entries"])
+        check_batch(params["Entries"], batch_wording("ChangeMessageVisibility"))
         done, failed = try_each(
             params["Entries"], lambda entry: _change(call, connection, queue, entry)
         )
-        return batch_answer([{"Id": one} for one in done], failed)
+        return batch_answer([{"Id": entry_id} for entry_id in done], failed)
 
     return await call.writes.join(work)
 
 
-def _delete(connection: Connection, queue: QueueRecord, given: dict[str, Any]) -> None:
-    receipt = read_receipt(given["ReceiptHandle"])
+def _delete(connection: Connection, queue: QueueRecord, entry: dict[str, Any]) -> None:
+    receipt = read_receipt(entry["ReceiptHandle"])
     # A receipt is void once another receiver has the message.
     messages.remove(connection, queue, receipt.sequence, receipt.token)
 
 
 def _change(
-    call: RequestContext, connection: Connection, queue: QueueRecord, given: dict[str, Any]
+    call: RequestContext, connection: Connection, queue: QueueRecord, entry: dict[str, Any]
 ) -> None:
-    receipt = read_receipt(given["ReceiptHandle"])
-    seconds = given.get("VisibilityTimeout")
+    receipt = read_receipt(entry["ReceiptHandle"])
+    seconds = entry.get("VisibilityTimeout")
     if seconds is None:
         raise missing("VisibilityTimeout")
-    if not 0 <= seconds <= LONGEST_VISIBILITY:
-        raise out_of_range("VisibilityTimeout", seconds, 0, LONGEST_VISIBILITY)
+    if not 0 <= seconds <= MAX_VISIBILITY_SECONDS:
+        raise out_of_range("VisibilityTimeout", seconds, 0, MAX_VISIBILITY_SECONDS)
     now = call.clock.now()
     if not messages.change_visibility(
         connection, queue, receipt.sequence, receipt.token, now + seconds, now

@@ -6,9 +6,17 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
     Select,
+    String,
+    Table,
+    Text,
     and_,
     delete,
     func,
@@ -17,35 +25,58 @@ from sqlalchemy import (
     update,
 )
 
+from sagehen.services.messaging.sqs import queue_store as queues
+from sagehen.services.messaging.sqs.queue_store import EMPTIED_QUEUES
 from sagehen.services.messaging.sqs.records import (
+    MAX_VISIBILITY_SECONDS,
     MessageContent,
     NewMessage,
     QueueMessage,
     QueueRecord,
 )
-from sagehen.services.messaging.tables import EMPTIED_QUEUES, MESSAGES
 from sagehen.state.database import notify
+from sagehen.state.rows import METADATA, SEQUENCE
 
 __all__ = [
+    "MESSAGES",
     "MESSAGES_SENT",
     "bound_waits",
     "change_visibility",
     "counts",
     "next_visible",
+    "put_message",
     "receive",
     "remove",
     "send",
     "sweep",
     "take_exhausted",
 ]
+MESSAGES = Table(
+    "queue_messages",
+    METADATA,
+    Column("sequence", SEQUENCE, primary_key=True),
+    Column("queue_id", String(32), nullable=False),
+    Column("message_id", String(36), nullable=False),
+    Column("body", Text, nullable=False),
+    # JSON: data besides the body, or a notice's envelope in its place.
+    Column("content", LargeBinary),
+    Column("sent_at", Double, nullable=False),
+    Column("visible_at", Double, nullable=False),
+    Column("receives", Integer, nullable=False),
+    Column("first_received_at", Double),
+    Column("receipt", String(32)),
+    # Seconds from the write to `visible_at`.
+    Column("hidden_seconds", Double),
+    Index("ix_queue_messages_visible", "queue_id", "visible_at"),
+    Index("ix_queue_messages_sent", "queue_id", "sent_at"),
+    sqlite_autoincrement=True,
+)
 
 MESSAGES_SENT = "messages"
 """database notification channel; its messages are queue names"""
 
 _M = MESSAGES.c
 _NEVER_RECEIVED = {"first_received_at": None, "receipt": None, "hidden_seconds": 0.0}
-_LONGEST_HIDDEN_SECONDS = 43_200.0
-"""SQS's maximum, for messages of earlier versions, which have no record"""
 _CLOCK_SLACK_SECONDS = 2.0
 """smaller differences come from clock adjustment"""
 _KEEP_EMPTIED_SECONDS = 3600.0
@@ -53,8 +84,17 @@ _KEEP_EMPTIED_SECONDS = 3600.0
 
 
 def send(connection: Connection, queue: QueueRecord, new: Sequence[NewMessage], now: float) -> None:
-    connection.execute(insert(MESSAGES), [_row(queue, one, now) for one in new])
+    connection.execute(insert(MESSAGES), [_row(queue, message, now) for message in new])
     notify(connection, MESSAGES_SENT, queue.name)
+
+
+def put_message(connection: Connection, queue_arn: str, message: NewMessage, now: float) -> bool:
+    """Returns False if the queue is gone."""
+    queue = queues.by_arn(connection, queue_arn)
+    if queue is None:
+        return False
+    send(connection, queue, [message], now)
+    return True
 
 
 def receive(
@@ -70,21 +110,21 @@ def receive(
     Args:
         most_receives: messages received this often are skipped.
     """
-    wanted = _visible(queue, now)
+    where = _visible(queue, now)
     if most_receives is not None:
-        wanted = and_(wanted, _M.receives < most_receives)
-    statement = _in_order(select(MESSAGES).where(wanted), limit)
+        where = and_(where, _M.receives < most_receives)
+    statement = _in_order(select(MESSAGES).where(where), limit)
     received = [_received(row, now) for row in connection.execute(statement)]
-    for one in received:
+    for message in received:
         connection.execute(
             update(MESSAGES)
-            .where(_M.sequence == one.sequence)
+            .where(_M.sequence == message.sequence)
             .values(
                 visible_at=now + visibility_seconds,
                 hidden_seconds=visibility_seconds,
-                receives=one.receives,
-                first_received_at=one.first_received_at,
-                receipt=one.receipt,
+                receives=message.receives,
+                first_received_at=message.first_received_at,
+                receipt=message.receipt,
             )
         )
     return received
@@ -104,13 +144,13 @@ def take_exhausted(
     Ids and sending times stay. Looks at the first `limit` messages only, to bound the cost.
     """
     first = select(_M.sequence, _M.content, _M.receives).where(_visible(queue, now))
-    found = connection.execute(_in_order(first, limit)).all()
-    spent = [row for row in found if row.receives >= most_receives]
+    exhausted = connection.execute(_in_order(first, limit)).all()
+    spent = [row for row in exhausted if row.receives >= most_receives]
     anew = {"queue_id": target.queue_id, "visible_at": now, "receives": 0, **_NEVER_RECEIVED}
     for sequence, content, _ in spent:
-        kept = msgspec.structs.replace(_content(content), source_arn=source_arn)
+        moved_content = msgspec.structs.replace(_content(content), source_arn=source_arn)
         moved = update(MESSAGES).where(_M.sequence == sequence)
-        connection.execute(moved.values(content=msgspec.json.encode(kept), **anew))
+        connection.execute(moved.values(content=msgspec.json.encode(moved_content), **anew))
     if spent:
         notify(connection, MESSAGES_SENT, target.name)
     return len(spent)
@@ -118,8 +158,8 @@ def take_exhausted(
 
 def remove(connection: Connection, queue: QueueRecord, sequence: int, receipt: str) -> bool:
     """Returns False if the receipt is void."""
-    mine = _held(queue, sequence, receipt)
-    return connection.execute(delete(MESSAGES).where(mine)).rowcount > 0
+    where = _held(queue, sequence, receipt)
+    return connection.execute(delete(MESSAGES).where(where)).rowcount > 0
 
 
 def change_visibility(
@@ -131,9 +171,9 @@ def change_visibility(
     now: float,
 ) -> bool:
     """Returns False if the receipt is void."""
-    mine = and_(_held(queue, sequence, receipt), _M.visible_at > now)
+    where = and_(_held(queue, sequence, receipt), _M.visible_at > now)
     values = {"visible_at": visible_at, "hidden_seconds": visible_at - now}
-    changed = connection.execute(update(MESSAGES).where(mine).values(**values))
+    changed = connection.execute(update(MESSAGES).where(where).values(**values))
     if changed.rowcount and visible_at <= now:
         notify(connection, MESSAGES_SENT, queue.name)
     return changed.rowcount > 0
@@ -145,7 +185,7 @@ def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: floa
     Messages are hidden too long when the clock is set back.
     """
     bounded = 0
-    hidden = func.coalesce(_M.hidden_seconds, _LONGEST_HIDDEN_SECONDS)
+    hidden = func.coalesce(_M.hidden_seconds, MAX_VISIBILITY_SECONDS)
     for queue in queues:
         # Uses the index: only hidden messages are read.
         too_long = and_(
@@ -164,18 +204,18 @@ def bound_waits(connection: Connection, queues: Sequence[QueueRecord], now: floa
 def next_visible(connection: Connection, queue: QueueRecord, now: float) -> float | None:
     """Returns None if the queue is empty."""
     # ORDER BY uses the index; for min(), SQLite reads all kept messages.
-    mine = and_(_M.queue_id == queue.queue_id, _kept(queue, now))
-    statement = select(_M.visible_at).where(mine).order_by(_M.visible_at).limit(1)
-    found: float | None = connection.scalar(statement)
-    return found
+    where = and_(_M.queue_id == queue.queue_id, _not_expired(queue, now))
+    statement = select(_M.visible_at).where(where).order_by(_M.visible_at).limit(1)
+    earliest: float | None = connection.scalar(statement)
+    return earliest
 
 
 def counts(connection: Connection, queue: QueueRecord, now: float) -> tuple[int, int, int]:
     """Returns numbers of visible, received and delayed messages."""
-    mine = _M.queue_id == queue.queue_id
+    in_queue = _M.queue_id == queue.queue_id
 
     def number(*where: ColumnElement[bool]) -> int:
-        return connection.scalar(select(func.count()).where(mine, *where)) or 0
+        return connection.scalar(select(func.count()).where(in_queue, *where)) or 0
 
     hidden = _M.visible_at > now
     delayed = number(hidden, _M.receives == 0)
@@ -187,16 +227,16 @@ def sweep(connection: Connection, queues: Sequence[QueueRecord], now: float, lim
 
     `limit` is per queue.
     """
-    gone = 0
+    count = 0
     for queue in queues:
         old = and_(_M.queue_id == queue.queue_id, _M.sent_at <= now - queue.retention_seconds)
-        gone += _delete_some(connection, old, limit)
+        count += _delete_some(connection, old, limit)
     for queue_id, emptied_at in connection.execute(select(EMPTIED_QUEUES)).all():
         some = _delete_some(connection, _M.queue_id == queue_id, limit)
         if some == 0 and emptied_at + _KEEP_EMPTIED_SECONDS <= now:
             connection.execute(delete(EMPTIED_QUEUES).where(EMPTIED_QUEUES.c.queue_id == queue_id))
-        gone += some
-    return gone
+        count += some
+    return count
 
 
 def _delete_some(connection: Connection, where: ColumnElement[bool], limit: int) -> int:
@@ -205,10 +245,10 @@ def _delete_some(connection: Connection, where: ColumnElement[bool], limit: int)
 
 
 def _visible(queue: QueueRecord, now: float) -> ColumnElement[bool]:
-    return and_(_M.queue_id == queue.queue_id, _M.visible_at <= now, _kept(queue, now))
+    return and_(_M.queue_id == queue.queue_id, _M.visible_at <= now, _not_expired(queue, now))
 
 
-def _kept(queue: QueueRecord, now: float) -> ColumnElement[bool]:
+def _not_expired(queue: QueueRecord, now: float) -> ColumnElement[bool]:
     # `+ 0.0` avoids the index on sent_at, which would read all messages; that on visible_at finds
     # the first at once.
     return _M.sent_at + 0.0 > now - queue.retention_seconds

@@ -13,13 +13,15 @@ from sagehen.services.messaging.sqs.queues import (
     get_queue_attributes,
     get_queue_url,
     list_dead_letter_source_queues,
+    list_queue_tags,
     list_queues,
     purge_queue,
     set_queue_attributes,
+    tag_queue,
+    untag_queue,
 )
 from sagehen.services.messaging.sqs.receiving import receive_message
 from sagehen.services.messaging.sqs.sending import send_message, send_message_batch
-from sagehen.services.messaging.sqs.tags import list_queue_tags, tag_queue, untag_queue
 
 __all__ = ["OPERATIONS"]
 

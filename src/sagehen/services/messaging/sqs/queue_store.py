@@ -5,17 +5,30 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    Double,
+    String,
+    Table,
+    bindparam,
+    func,
+    select,
+    update,
+)
 
 from sagehen.base.address import public_url
 from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.sqs.errors import no_queue
 from sagehen.services.messaging.sqs.records import QueueRecord
-from sagehen.services.messaging.tables import EMPTIED_QUEUES, QUEUES
 from sagehen.state import rows
+from sagehen.state.rows import METADATA
 from sagehen.wire.errors import AwsError
 
 __all__ = [
+    "EMPTIED_QUEUES",
+    "QUEUES",
     "all",
     "by_arn",
     "count",
@@ -29,6 +42,24 @@ __all__ = [
     "queue_url",
     "set_attributes",
 ]
+QUEUES = Table(
+    "queues",
+    METADATA,
+    Column("name", String(80), primary_key=True),
+    # Key of the messages; emptying changes it.
+    Column("queue_id", String(32), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("modified_at", Double, nullable=False),
+    Column("attributes", JSON(none_as_null=True), nullable=False),
+)
+
+# Queues whose messages are still to be deleted.
+EMPTIED_QUEUES = Table(
+    "emptied_queues",
+    METADATA,
+    Column("queue_id", String(32), primary_key=True),
+    Column("emptied_at", Double, nullable=False),
+)
 
 # Built once, as most operations run it.
 _GET = select(*[QUEUES.c[field] for field in QueueRecord.__struct_fields__]).where(
@@ -62,9 +93,9 @@ def count(connection: Connection) -> int:
 
 def list_names(connection: Connection, prefix: str, after: str, limit: int) -> list[str]:
     # Not LIKE, which ignores case in SQLite.
-    begins = func.substr(QUEUES.c.name, 1, len(prefix)) == prefix
-    wanted = begins & (QUEUES.c.name > after)
-    statement = select(QUEUES.c.name).where(wanted).order_by(QUEUES.c.name).limit(limit)
+    has_prefix = func.substr(QUEUES.c.name, 1, len(prefix)) == prefix
+    where = has_prefix & (QUEUES.c.name > after)
+    statement = select(QUEUES.c.name).where(where).order_by(QUEUES.c.name).limit(limit)
     return list(connection.scalars(statement))
 
 

@@ -1,7 +1,5 @@
 """Queue operations and attribute checks."""
 
-import base64
-import binascii
 import re
 import uuid
 from collections.abc import Callable, Iterable
@@ -12,19 +10,25 @@ from sqlalchemy import Connection
 
 from sagehen.frame import tags
 from sagehen.frame.context import RequestContext
+from sagehen.frame.paging import read_token, write_token
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs import queue_store as queues
 from sagehen.services.messaging.sqs.errors import (
     bad_attribute,
     bad_value,
     fifo,
+    missing,
     no_queue,
     out_of_range,
     unknown_attribute,
 )
 from sagehen.services.messaging.sqs.queue_store import find_queue, queue_url
-from sagehen.services.messaging.sqs.records import DeadLetters, QueueRecord
-from sagehen.services.messaging.sqs.tags import read_tags
+from sagehen.services.messaging.sqs.records import (
+    MAX_VISIBILITY_SECONDS,
+    QUEUE_ARN,
+    DeadLetters,
+    QueueRecord,
+)
 from sagehen.wire.errors import AwsError
 from sagehen.wire.services import service
 
@@ -37,9 +41,12 @@ __all__ = [
     "get_queue_attributes",
     "get_queue_url",
     "list_dead_letter_source_queues",
+    "list_queue_tags",
     "list_queues",
     "purge_queue",
     "set_queue_attributes",
+    "tag_queue",
+    "untag_queue",
 ]
 
 DEFAULTS = {
@@ -50,14 +57,14 @@ DEFAULTS = {
     "SqsManagedSseEnabled": "true",
     "VisibilityTimeout": "30",
 }
-_MOST_RECEIVES = 1000
-_QUEUE_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,80}")
+_MAX_RECEIVES = 1000
+MAX_TAG_KEY_LENGTH, MAX_TAG_VALUE_LENGTH = 128, 256
 _FIFO = ("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
 
 
-def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
+def check_queue_attributes(attributes: dict[str, str]) -> dict[str, str]:
     """Checks attributes and drops empty values, which unset them; raises AwsError."""
-    for name, value in given.items():
+    for name, value in attributes.items():
         if name in _FIFO and value != "false":
             raise fifo()
         if name in _FIFO or (name in _MAY_BE_EMPTY and not value):
@@ -66,7 +73,7 @@ def check_queue_attributes(given: dict[str, str]) -> dict[str, str]:
             raise unknown_attribute(name)
         if not _CHECKS[name](value):
             raise bad_attribute(name)
-    return {name: value for name, value in given.items() if value and name not in _FIFO}
+    return {name: value for name, value in attributes.items() if value and name not in _FIFO}
 
 
 def check_attribute_names(names: Iterable[str], of_messages: bool) -> None:
@@ -77,15 +84,19 @@ def check_attribute_names(names: Iterable[str], of_messages: bool) -> None:
     """
     shapes = ("QueueAttributeName", "MessageSystemAttributeName")
     known = {
-        one for shape in shapes[: 1 + of_messages] for one in service("sqs").shape_for(shape).enum
+        allowed
+        for shape in shapes[: 1 + of_messages]
+        for allowed in service("sqs").shape_for(shape).enum
     }
     for name in names:
         if name not in known:
             raise unknown_attribute(name)
 
 
-def _between(least: int, most: int) -> Callable[[str], bool]:
-    return lambda value: re.fullmatch(r"\d{1,9}", value) is not None and least <= int(value) <= most
+def _between(minimum: int, maximum: int) -> Callable[[str], bool]:
+    return lambda value: (
+        re.fullmatch(r"\d{1,9}", value) is not None and minimum <= int(value) <= maximum
+    )
 
 
 def _is_json(value: str) -> bool:
@@ -101,8 +112,8 @@ def _is_redrive(value: str) -> bool:
         count = int(policy.max_receive_count or 0)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return False
-    target = _QUEUE_ARN.fullmatch(policy.dead_letter_target_arn)
-    return target is not None and 1 <= count <= _MOST_RECEIVES
+    target = QUEUE_ARN.fullmatch(policy.dead_letter_target_arn)
+    return target is not None and 1 <= count <= _MAX_RECEIVES
 
 
 def _is_flag(value: str) -> bool:
@@ -120,26 +131,26 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "RedriveAllowPolicy": _is_json,
     "RedrivePolicy": _is_redrive,
     "SqsManagedSseEnabled": _is_flag,
-    "VisibilityTimeout": _between(0, 43_200),
+    "VisibilityTimeout": _between(0, MAX_VISIBILITY_SECONDS),
 }
 _MAY_BE_EMPTY = ("KmsMasterKeyId", "Policy", "RedriveAllowPolicy", "RedrivePolicy")
 
 
-LARGEST_PAGE = 1000
+MAX_PAGE_SIZE = 1000
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 
 def create_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Returns an existing queue if its attributes are the same."""
-    name, given_tags = _name(params["QueueName"]), read_tags(params.get("tags", {}))
+    name, given_tags = _name(params["QueueName"]), _check_tags(params.get("tags", {}))
     attributes = check_queue_attributes(params.get("Attributes", {}))
     with call.database.write() as connection:
-        kept = queues.get(connection, name)
-        if kept is not None:
-            _check_same(kept, attributes)
+        existing = queues.get(connection, name)
+        if existing is not None:
+            _check_same(existing, attributes)
             return {"QueueUrl": queue_url(call, name)}
         _check_dead_letters(call, connection, attributes)
-        _check_room(call, connection)
+        _check_quota(call, connection)
         now = call.clock.now()
         record = QueueRecord(
             name=name,
@@ -156,16 +167,20 @@ def create_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
 def get_queue_url(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     owner = params.get("QueueOwnerAWSAccountId", call.settings.account_id)
     with call.database.read() as connection:
-        found = queues.get(connection, params["QueueName"])
-    if found is None or owner != call.settings.account_id:
+        queue = queues.get(connection, params["QueueName"])
+    if queue is None or owner != call.settings.account_id:
         raise no_queue()
-    return {"QueueUrl": queue_url(call, found.name)}
+    return {"QueueUrl": queue_url(call, queue.name)}
+
+
+def _bad_token() -> AwsError:
+    return bad_value("Invalid or expired next token.")
 
 
 def list_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Without MaxResults, returns the first thousand, as SQS does."""
     limit = _page_size(params)
-    after = _read_token(params)
+    after = read_token(params.get("NextToken", ""), _bad_token)
     with call.database.read() as connection:
         prefix = params.get("QueueNamePrefix", "")
         names = queues.list_names(connection, prefix, after, limit + 1)
@@ -173,7 +188,7 @@ def list_queues(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     if names:
         answer["QueueUrls"] = [queue_url(call, name) for name in names[:limit]]
     if "MaxResults" in params and len(names) > limit:
-        answer["NextToken"] = base64.urlsafe_b64encode(names[limit - 1].encode()).decode()
+        answer["NextToken"] = write_token(names[limit - 1])
     return answer
 
 
@@ -182,18 +197,18 @@ def list_dead_letter_source_queues(call: RequestContext, params: dict[str, Any])
     with call.database.read() as connection:
         arn = call.arns.sqs(find_queue(call, connection, params).name)
         sources = [
-            one.name
-            for one in queues.all(connection)
-            if one.dead_letters is not None and one.dead_letters.dead_letter_target_arn == arn
+            source.name
+            for source in queues.all(connection)
+            if source.dead_letters is not None and source.dead_letters.dead_letter_target_arn == arn
         ]
     return {"queueUrls": [queue_url(call, name) for name in sources]}
 
 
 def get_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    wanted = dict.fromkeys(params.get("AttributeNames", ()))
+    requested = dict.fromkeys(params.get("AttributeNames", ()))
     with call.database.read() as connection:
         queue = find_queue(call, connection, params)
-        check_attribute_names(wanted, of_messages=False)
+        check_attribute_names(requested, of_messages=False)
         known = {
             **DEFAULTS,
             **queue.attributes,
@@ -201,18 +216,20 @@ def get_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
             "LastModifiedTimestamp": str(int(queue.modified_at)),
             "QueueArn": call.arns.sqs(queue.name),
         }
-        if any(name == "All" or name.startswith("Approximate") for name in wanted):
+        if any(name == "All" or name.startswith("Approximate") for name in requested):
             known |= _counts(call, connection, queue)
-    chosen = known if "All" in wanted else {name: known[name] for name in wanted if name in known}
+    chosen = (
+        known if "All" in requested else {name: known[name] for name in requested if name in known}
+    )
     return {"Attributes": chosen} if chosen else {}
 
 
 def set_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     with call.database.write() as connection:
         queue = find_queue(call, connection, params, lock=True)
-        kept = check_queue_attributes({**queue.attributes, **params["Attributes"]})
+        attributes = check_queue_attributes({**queue.attributes, **params["Attributes"]})
         _check_dead_letters(call, connection, params["Attributes"])
-        queues.set_attributes(connection, queue, kept, call.clock.now())
+        queues.set_attributes(connection, queue, attributes, call.clock.now())
     return {}
 
 
@@ -241,8 +258,8 @@ def _name(name: str) -> str:
     return name
 
 
-def _check_same(kept: QueueRecord, attributes: dict[str, str]) -> None:
-    known = {**DEFAULTS, **kept.attributes}
+def _check_same(existing: QueueRecord, attributes: dict[str, str]) -> None:
+    known = {**DEFAULTS, **existing.attributes}
     for name, value in attributes.items():
         if known.get(name) != value:
             raise AwsError(
@@ -266,7 +283,7 @@ def _check_dead_letters(
         raise bad_attribute("RedrivePolicy", "Dead letter target does not exist.")
 
 
-def _check_room(call: RequestContext, connection: Connection) -> None:
+def _check_quota(call: RequestContext, connection: Connection) -> None:
     count = queues.count(connection)
     if count >= call.settings.max_queues:
         raise AwsError(
@@ -286,14 +303,47 @@ def _counts(call: RequestContext, connection: Connection, queue: QueueRecord) ->
 
 
 def _page_size(params: dict[str, Any]) -> int:
-    size: int = params.get("MaxResults", LARGEST_PAGE)
-    if not 1 <= size <= LARGEST_PAGE:
-        raise out_of_range("MaxResults", size, 1, LARGEST_PAGE)
+    size: int = params.get("MaxResults", MAX_PAGE_SIZE)
+    if not 1 <= size <= MAX_PAGE_SIZE:
+        raise out_of_range("MaxResults", size, 1, MAX_PAGE_SIZE)
     return size
 
 
-def _read_token(params: dict[str, Any]) -> str:
-    try:
-        return base64.urlsafe_b64decode(params.get("NextToken", "")).decode()
-    except (binascii.Error, ValueError):
-        raise bad_value("Invalid or expired next token.") from None
+def tag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+    with call.database.write() as connection:
+        arn = call.arns.sqs(find_queue(call, connection, params).name)
+        if not params["Tags"]:
+            raise missing("Tags")
+        tags.put(connection, arn, _check_tags(params["Tags"]))
+        _check_tags(tags.get(connection, arn))
+    return {}
+
+
+def untag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+    """Unknown keys are no error."""
+    with call.database.write() as connection:
+        arn = call.arns.sqs(find_queue(call, connection, params).name)
+        if not params["TagKeys"]:
+            raise missing("TagKeys")
+        tags.delete(connection, arn, params["TagKeys"])
+    return {}
+
+
+def list_queue_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+    with call.database.read() as connection:
+        arn = call.arns.sqs(find_queue(call, connection, params).name)
+        queue_tags = tags.get(connection, arn)
+    return {"Tags": queue_tags} if queue_tags else {}
+
+
+def _check_tags(queue_tags: dict[str, str]) -> dict[str, str]:
+    """Raises AwsError."""
+    if len(queue_tags) > tags.MAX_TAGS:
+        raise bad_value(f"Too many tags added for queue; a queue has up to {tags.MAX_TAGS}.")
+    for key, value in queue_tags.items():
+        if not 1 <= len(key) <= MAX_TAG_KEY_LENGTH or len(value) > MAX_TAG_VALUE_LENGTH:
+            raise bad_value(
+                f"Tag keys have 1 to {MAX_TAG_KEY_LENGTH} characters, values up to "
+                f"{MAX_TAG_VALUE_LENGTH}."
+            )
+    return queue_tags

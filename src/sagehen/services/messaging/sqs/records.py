@@ -1,11 +1,25 @@
 """Records of SQS."""
 
+import re
+
 import msgspec
 
+from sagehen.services.messaging.message_attributes import MessageAttribute
 from sagehen.services.messaging.sns.envelopes import Envelope
-from sagehen.services.messaging.sns.records import MessageAttribute
 
-__all__ = ["DeadLetters", "MessageContent", "NewMessage", "QueueMessage", "QueueRecord"]
+__all__ = [
+    "MAX_VISIBILITY_SECONDS",
+    "QUEUE_ARN",
+    "DeadLetters",
+    "MessageContent",
+    "NewMessage",
+    "QueueMessage",
+    "QueueRecord",
+]
+
+MAX_VISIBILITY_SECONDS = 43_200
+QUEUE_ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,80}")
+"""of a standard queue"""
 
 _VISIBILITY_SECONDS = "30"
 _RETENTION_SECONDS = str(4 * 24 * 3600)

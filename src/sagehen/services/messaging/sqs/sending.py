@@ -1,27 +1,34 @@
-"""SendMessage, SendMessageBatch and batch helpers.
+"""SendMessage and SendMessageBatch.
 
 MD5 digests follow SQS's developer guide (sqs-message-metadata, "Calculating the MD5 message digest
 for message attributes").
 """
 
 import hashlib
-import re
 import struct
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sqlalchemy import Connection
 
 from sagehen.base.errors import Invalid
 from sagehen.frame.context import RequestContext
+from sagehen.services.messaging.batches import (
+    MAX_ENTRIES,
+    MAX_ID_LENGTH,
+    BatchWording,
+    batch_answer,
+    check_batch,
+    try_each,
+)
 from sagehen.services.messaging.message_attributes import (
-    EmptyAttribute,
+    EmptyAttributeError,
+    MessageAttribute,
     attributes_size,
     is_text,
     read_attributes,
 )
-from sagehen.services.messaging.sns.records import MessageAttribute
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs.errors import bad_value, missing, out_of_range
 from sagehen.services.messaging.sqs.queue_store import find_queue
@@ -29,13 +36,11 @@ from sagehen.services.messaging.sqs.records import MessageContent, NewMessage, Q
 from sagehen.wire.errors import AwsError
 
 __all__ = [
-    "batch_answer",
-    "check_batch",
+    "batch_wording",
     "md5_of_attributes",
     "md5_of_body",
     "send_message",
     "send_message_batch",
-    "try_each",
 ]
 
 _STRING, _BINARY = b"\x01", b"\x02"
@@ -47,11 +52,11 @@ def md5_of_body(body: str) -> str:
 
 def md5_of_attributes(attributes: Mapping[str, MessageAttribute]) -> str:
     parts: list[bytes] = []
-    for name, one in sorted(attributes.items()):
-        value, kind = one.binary_value, _BINARY
+    for name, attribute in sorted(attributes.items()):
+        value, kind = attribute.binary_value, _BINARY
         if value is None:
-            value, kind = (one.string_value or "").encode(), _STRING
-        parts += [_sized(name.encode()), _sized(one.data_type.encode()), kind, _sized(value)]
+            value, kind = (attribute.string_value or "").encode(), _STRING
+        parts += [_sized(name.encode()), _sized(attribute.data_type.encode()), kind, _sized(value)]
     return _md5(b"".join(parts))
 
 
@@ -63,67 +68,25 @@ def _md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
-T = TypeVar("T")
-
-MOST_ENTRIES = 10
-_ENTRY_ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
-
-
-def check_batch(operation: str, entries: list[dict[str, Any]]) -> None:
-    """Raises AwsError. `operation` is such as `SendMessage`."""
-    if not entries:
-        raise AwsError(
-            "EmptyBatchRequest",
-            f"There should be at least one {operation}BatchRequestEntry in the request.",
-            400,
-        )
-    if len(entries) > MOST_ENTRIES:
-        raise AwsError(
-            "TooManyEntriesInBatchRequest",
-            f"Maximum number of entries per request are {MOST_ENTRIES}. You have sent "
-            f"{len(entries)}.",
-            400,
-        )
-    ids = [entry["Id"] for entry in entries]
-    if not all(_ENTRY_ID.fullmatch(one) for one in ids):
-        raise AwsError(
-            "InvalidBatchEntryId",
+def batch_wording(operation: str) -> BatchWording:
+    """`operation` is such as `SendMessage`."""
+    return BatchWording(
+        empty=f"There should be at least one {operation}BatchRequestEntry in the request.",
+        too_many=lambda count: (
+            f"Maximum number of entries per request are {MAX_ENTRIES}. You have sent {count}."
+        ),
+        bad_id=lambda _: (
             "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
-            "It can be at most 80 letters long.",
-            400,
-        )
-    for one in ids:
-        if ids.count(one) > 1:
-            raise AwsError("BatchEntryIdsNotDistinct", f"Id {one} repeated.", 400)
+            f"It can be at most {MAX_ID_LENGTH} letters long."
+        ),
+        repeated_id=lambda entry_id: f"Id {entry_id} repeated.",
+    )
 
 
-def try_each(
-    entries: list[dict[str, Any]], work: Callable[[dict[str, Any]], T]
-) -> tuple[dict[str, T], list[dict[str, Any]]]:
-    """Returns results by Id, and entries that raised AwsError."""
-    done: dict[str, T] = {}
-    failed: list[dict[str, Any]] = []
-    for entry in entries:
-        try:
-            done[entry["Id"]] = work(entry)
-        except AwsError as error:
-            failed.append(_failed(entry["Id"], error))
-    return done, failed
-
-
-def batch_answer(successful: list[dict[str, Any]], failed: list[dict[str, Any]]) -> dict[str, Any]:
-    """Includes empty lists, as clients expect."""
-    return {"Successful": successful, "Failed": failed}
-
-
-def _failed(entry_id: str, error: AwsError) -> dict[str, Any]:
-    return {"Id": entry_id, "Code": error.code, "Message": error.message, "SenderFault": True}
-
-
-LARGEST_BYTES = 2**20
+MAX_MESSAGE_BYTES = 2**20
 """with attributes; also of a batch"""
-LONGEST_DELAY = 900
-MOST_ATTRIBUTES = 10
+MAX_DELAY_SECONDS = 900
+MAX_ATTRIBUTES = 10
 _TRACE = "AWSTraceHeader"
 
 
@@ -143,21 +106,21 @@ async def send_message(call: RequestContext, params: dict[str, Any]) -> dict[str
 async def send_message_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
-        check_batch("SendMessage", params["Entries"])
-        made, failed = try_each(params["Entries"], _message)
-        _check_batch_size(made.values())
-        given = [{"Id": entry_id, "message": one} for entry_id, one in made.items()]
-        fitting, larger = try_each(given, lambda one: _check_size(queue, one["message"]))
+        check_batch(params["Entries"], batch_wording("SendMessage"))
+        valid, failed = try_each(params["Entries"], _message)
+        _check_batch_size(valid.values())
+        entries = [{"Id": entry_id, "message": message} for entry_id, message in valid.items()]
+        fitting, too_large = try_each(entries, lambda entry: _check_size(queue, entry["message"]))
         if fitting:
             messages.send(connection, queue, list(fitting.values()), call.clock.now())
-        answers = [{"Id": entry_id, **_answer(one)} for entry_id, one in fitting.items()]
-        return batch_answer(answers, failed + larger)
+        answers = [{"Id": entry_id, **_answer(message)} for entry_id, message in fitting.items()]
+        return batch_answer(answers, failed + too_large)
 
     return await call.writes.join(work)
 
 
-def _message(given: dict[str, Any]) -> NewMessage:
-    body = given["MessageBody"]
+def _message(entry: dict[str, Any]) -> NewMessage:
+    body = entry["MessageBody"]
     if not body:
         raise missing("MessageBody")
     if not is_text(body):
@@ -167,28 +130,28 @@ def _message(given: dict[str, Any]) -> NewMessage:
             "#x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF",
             400,
         )
-    delay = given.get("DelaySeconds")
-    if delay is not None and not 0 <= delay <= LONGEST_DELAY:
-        raise out_of_range("DelaySeconds", delay, 0, LONGEST_DELAY)
-    if "MessageDeduplicationId" in given:
+    delay = entry.get("DelaySeconds")
+    if delay is not None and not 0 <= delay <= MAX_DELAY_SECONDS:
+        raise out_of_range("DelaySeconds", delay, 0, MAX_DELAY_SECONDS)
+    if "MessageDeduplicationId" in entry:
         raise bad_value("MessageDeduplicationId is for FIFO queues only.")
-    trace = _attributes(given.get("MessageSystemAttributes", {})).get(_TRACE)
+    trace = _attributes(entry.get("MessageSystemAttributes", {})).get(_TRACE)
     content = MessageContent(
-        attributes=_attributes(given.get("MessageAttributes", {})),
+        attributes=_attributes(entry.get("MessageAttributes", {})),
         trace_header=None if trace is None else trace.string_value,
     )
     return NewMessage(message_id=str(uuid.uuid4()), body=body, content=content, delay_seconds=delay)
 
 
-def _attributes(given: dict[str, Any]) -> dict[str, MessageAttribute]:
-    if len(given) > MOST_ATTRIBUTES:
+def _attributes(attributes: dict[str, Any]) -> dict[str, MessageAttribute]:
+    if len(attributes) > MAX_ATTRIBUTES:
         raise bad_value(
-            f"Number of message attributes [{len(given)}] exceeds the allowed maximum "
-            f"[{MOST_ATTRIBUTES}]."
+            f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum "
+            f"[{MAX_ATTRIBUTES}]."
         )
     try:
-        return read_attributes(given)
-    except EmptyAttribute as error:
+        return read_attributes(attributes)
+    except EmptyAttributeError as error:
         raise bad_value(
             f"Message (user) attribute '{error.name}' must contain a non-empty value of type "
             f"'{error.kind}'."
@@ -203,21 +166,21 @@ def _size(message: NewMessage) -> int:
 
 def _check_batch_size(batch: Iterable[NewMessage]) -> None:
     size = sum(map(_size, batch))
-    if size > LARGEST_BYTES:
+    if size > MAX_MESSAGE_BYTES:
         raise AwsError(
             "BatchRequestTooLong",
-            f"Batch requests cannot be longer than {LARGEST_BYTES} bytes. You have sent {size} "
+            f"Batch requests cannot be longer than {MAX_MESSAGE_BYTES} bytes. You have sent {size} "
             "bytes.",
             400,
         )
 
 
 def _check_size(queue: QueueRecord, message: NewMessage) -> NewMessage:
-    most = int(queue.attributes.get("MaximumMessageSize", LARGEST_BYTES))
-    if _size(message) > most:
+    max_size = int(queue.attributes.get("MaximumMessageSize", MAX_MESSAGE_BYTES))
+    if _size(message) > max_size:
         raise bad_value(
             "One or more parameters are invalid. "
-            f"Reason: Message must be shorter than {most} bytes."
+            f"Reason: Message must be shorter than {max_size} bytes."
         )
     return message
 

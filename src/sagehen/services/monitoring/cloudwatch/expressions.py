@@ -59,12 +59,12 @@ def evaluate(
     try:
         # CloudWatch writes powers with `^` and has no `**`.
         tree = ast.parse(expression.replace("^", "**").strip(), mode="eval")
-        found = _Evaluation(query_id, named, metrics, grid).of(tree.body)
+        result = _Evaluation(query_id, named, metrics, grid).of(tree.body)
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         raise _wrong(query_id, "it cannot be read") from None
-    if isinstance(found, list):
+    if isinstance(result, list):
         raise _wrong(query_id, "its result is several time series; one is supported")
-    return dict.fromkeys(grid, found) if isinstance(found, float) else found
+    return dict.fromkeys(grid, result) if isinstance(result, float) else result
 
 
 class _Evaluation:
@@ -86,7 +86,7 @@ class _Evaluation:
         if isinstance(node, ast.Name):
             return self._named(node.id)
         if isinstance(node, ast.List):
-            return [self._points(one) for one in node.elts]
+            return [self._points(element) for element in node.elts]
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
             sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
             return _combine(operator.mul, sign, self._operand(node.operand))
@@ -109,19 +109,19 @@ class _Evaluation:
         raise self._unsupported(name)
 
     def _operand(self, node: ast.expr) -> Operand:
-        found = self.of(node)
-        if isinstance(found, list):
+        result = self.of(node)
+        if isinstance(result, list):
             raise self._unsupported("arithmetic over several time series at once")
-        return found
+        return result
 
     def _points(self, node: ast.expr) -> Points:
-        found = self._operand(node)
-        return dict.fromkeys(self._grid, found) if isinstance(found, float) else found
+        result = self._operand(node)
+        return dict.fromkeys(self._grid, result) if isinstance(result, float) else result
 
-    def _unsupported(self, what: str) -> AwsError:
+    def _unsupported(self, form: str) -> AwsError:
         return _wrong(
             self._query_id,
-            f"{what[:64]} is not supported; + - * / ^, SUM, AVG, MIN, MAX, METRICS() and FILL with "
+            f"{form[:64]} is not supported; + - * / ^, SUM, AVG, MIN, MAX, METRICS() and FILL with "
             "a number are",
         )
 
@@ -129,8 +129,8 @@ class _Evaluation:
 def _combine(act: Callable[[float, float], float], left: Operand, right: Operand) -> Operand:
     """Combines minutes that both have; results that are not numbers, as of x / 0, are left out."""
     if isinstance(left, float) and isinstance(right, float):
-        found = _number(act, left, right)
-        return {} if found is None else found
+        result = _number(act, left, right)
+        return {} if result is None else result
     minutes = left.keys() if isinstance(left, dict) else right.keys()  # type: ignore[union-attr]
     if isinstance(left, dict) and isinstance(right, dict):
         minutes = left.keys() & right.keys()
@@ -147,10 +147,10 @@ def _combine(act: Callable[[float, float], float], left: Operand, right: Operand
 
 def _number(act: Callable[[float, float], float], left: float, right: float) -> float | None:
     try:
-        found = act(left, right)
+        result = act(left, right)
     except (ArithmeticError, ValueError):
         return None
-    return found if math.isfinite(found) else None
+    return result if math.isfinite(result) else None
 
 
 def _over(act: Callable[[Sequence[float]], float], value: Value) -> Value:
@@ -166,5 +166,5 @@ def _over(act: Callable[[Sequence[float]], float], value: Value) -> Value:
     return {minute: act(numbers) for minute, numbers in by_minute.items()}
 
 
-def _wrong(query_id: str, why: str) -> AwsError:
-    return refused(f"Error in expression '{query_id}': {why}.")
+def _wrong(query_id: str, reason: str) -> AwsError:
+    return refused(f"Error in expression '{query_id}': {reason}.")

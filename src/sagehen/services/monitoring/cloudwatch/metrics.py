@@ -34,33 +34,33 @@ _FINE_PERIODS = (1, 5, 10, 20, 30)
 _LONGEST_PERIOD = 86_400 * 365
 
 
-def read_dimensions(given: Iterable[dict[str, Any]], path: str) -> Dimensions:
+def read_dimensions(members: Iterable[dict[str, Any]], path: str) -> Dimensions:
     """Returns dimensions sorted by name; raises AwsError for duplicates or invalid text."""
-    found: dict[str, str] = {}
-    for place, one in enumerate(given, 1):
-        where = f"{path}.member.{place}"
-        name, content = one["Name"], one["Value"]
+    dimensions: dict[str, str] = {}
+    for number, member in enumerate(members, 1):
+        where = f"{path}.member.{number}"
+        name, content = member["Name"], member["Value"]
         if not _is_text(name) or name.startswith(":"):
             raise invalid(f"The value {name[:64]} for parameter {where}.Name is invalid.")
         if not _is_text(content):
             raise invalid(f"The value {content[:64]} for parameter {where}.Value is invalid.")
-        if name in found:
+        if name in dimensions:
             raise invalid(f"The dimension {name[:64]} comes twice in {path}.")
-        found[name] = content
-    return tuple(sorted(found.items()))
+        dimensions[name] = content
+    return tuple(sorted(dimensions.items()))
 
 
 def is_percentile(statistic: Statistic) -> bool:
     return _PERCENTILE.fullmatch(statistic) is not None
 
 
-def value(statistic: Statistic, seen: Statistics) -> float | None:
+def value(statistic: Statistic, statistics: Statistics) -> float | None:
     """Returns None for percentiles of pre-aggregated sets and of negative values, as CloudWatch
     does."""
-    plain = STATISTICS.get(statistic)
-    if plain is not None:
-        return plain(seen)
-    return None if seen.minimum < 0 else seen.percentile(float(statistic[1:]))
+    compute = STATISTICS.get(statistic)
+    if compute is not None:
+        return compute(statistics)
+    return None if statistics.minimum < 0 else statistics.percentile(float(statistic[1:]))
 
 
 def period_minutes(seconds: int) -> int:

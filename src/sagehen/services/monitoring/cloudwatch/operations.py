@@ -35,32 +35,32 @@ def list_metrics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
     if params.get("OwningAccount", call.settings.account_id) != call.settings.account_id:
         raise invalid("OwningAccount: there is no other account here.")
     seconds = _RECENT_SECONDS if "RecentlyActive" in params else _LISTED_SECONDS
-    since = int((call.clock.now() - seconds) // 60)
-    wanted = params.get("Dimensions", [])
+    since_minute = int((call.clock.now() - seconds) // 60)
+    filters = params.get("Dimensions", [])
     with call.database.read() as connection:
-        found = metrics(
+        listed = metrics(
             connection,
             _read_token(params.get("NextToken")),
             params.get("Namespace"),
             params.get("MetricName"),
-            since,
+            since_minute,
         )
-        page = list(islice((one for one in found if _has(one, wanted)), PAGE + 1))
-    answer: dict[str, Any] = {"Metrics": [_summary(one) for one in page[:PAGE]]}
+        page = list(islice((metric for metric in listed if _has(metric, filters)), PAGE + 1))
+    answer: dict[str, Any] = {"Metrics": [_summary(metric) for metric in page[:PAGE]]}
     if len(page) > PAGE:
-        answer["NextToken"] = _token(page[PAGE - 1].place)
+        answer["NextToken"] = _token(page[PAGE - 1].cursor)
     if params.get("IncludeLinkedAccounts"):
         answer["OwningAccounts"] = [call.settings.account_id] * len(page[:PAGE])
     return answer
 
 
-def _has(metric: MetricName, wanted: list[dict[str, str]]) -> bool:
+def _has(metric: MetricName, filters: list[dict[str, str]]) -> bool:
     """Checks that the metric has all requested dimensions; it may have more."""
     dimensions = dict(metric.dimensions)
     return all(
-        one["Name"] in dimensions
-        and one.get("Value", dimensions[one["Name"]]) == dimensions[one["Name"]]
-        for one in wanted
+        filter_["Name"] in dimensions
+        and filter_.get("Value", dimensions[filter_["Name"]]) == dimensions[filter_["Name"]]
+        for filter_ in filters
     )
 
 
@@ -72,8 +72,8 @@ def _summary(metric: MetricName) -> dict[str, Any]:
     }
 
 
-def _token(place: int) -> str:
-    return base64.urlsafe_b64encode(str(place).encode()).decode()
+def _token(cursor: int) -> str:
+    return base64.urlsafe_b64encode(str(cursor).encode()).decode()
 
 
 def _read_token(token: str | None) -> int:
@@ -92,8 +92,8 @@ def _bad_token() -> AwsError:
     return invalid("Request parameter NextToken is invalid")
 
 
-MOST_METRICS = 1000
-MOST_VALUES = 150
+MAX_METRICS = 1000
+MAX_VALUES = 150
 LARGEST_VALUE = 2.0**360
 PAST_SECONDS = 14 * 86_400
 FUTURE_SECONDS = 2 * 3600
@@ -115,13 +115,11 @@ def put_metric_data(call: RequestContext, params: dict[str, Any]) -> dict[str, A
     data = params.get("MetricData", [])
     if not data:
         raise missing("MetricData")
-    if len(data) > MOST_METRICS:
-        raise invalid(
-            f"The collection MetricData must not have a size greater than {MOST_METRICS}."
-        )
+    if len(data) > MAX_METRICS:
+        raise invalid(f"The collection MetricData must not have a size greater than {MAX_METRICS}.")
     batch: dict[tuple[Series, int], Statistics] = {}
-    for place, datum in enumerate(data, 1):
-        path = f"MetricData.member.{place}"
+    for number, datum in enumerate(data, 1):
+        path = f"MetricData.member.{number}"
         series = _series(namespace, datum, path)
         key = (series, _minute(call, datum, path))
         batch.setdefault(key, Statistics()).merge(_statistics(datum, path))
@@ -146,10 +144,10 @@ def _series(namespace: str, datum: dict[str, Any], path: str) -> Series:
 
 def _minute(call: RequestContext, datum: dict[str, Any], path: str) -> int:
     now = call.clock.now()
-    given = datum.get("Timestamp")
-    if given is None:
+    timestamp = datum.get("Timestamp")
+    if timestamp is None:
         return int(now // 60)
-    seconds = given.timestamp()
+    seconds = timestamp.timestamp()
     if not now - PAST_SECONDS <= seconds <= now + FUTURE_SECONDS:
         raise invalid(
             f"The parameter {path}.Timestamp must specify a time no more than two weeks in the "
@@ -159,19 +157,19 @@ def _minute(call: RequestContext, datum: dict[str, Any], path: str) -> int:
 
 
 def _statistics(datum: dict[str, Any], path: str) -> Statistics:
-    given = [name for name in ("Value", "StatisticValues", "Values") if name in datum]
-    if not given:
+    names = [name for name in ("Value", "StatisticValues", "Values") if name in datum]
+    if not names:
         raise missing(f"{path}.Value")
-    if len(given) > 1:
+    if len(names) > 1:
         raise combination(
-            f"The parameters {path}.{given[0]} and {path}.{given[1]} are mutually exclusive and "
+            f"The parameters {path}.{names[0]} and {path}.{names[1]} are mutually exclusive and "
             "you have specified both."
         )
-    if "Counts" in datum and given != ["Values"]:
+    if "Counts" in datum and names != ["Values"]:
         raise combination(f"The parameter {path}.Counts must come with {path}.Values.")
-    if given == ["Value"]:
+    if names == ["Value"]:
         return of_values({_number(datum["Value"], f"{path}.Value"): 1})
-    if given == ["Values"]:
+    if names == ["Values"]:
         return _of_lists(datum, path)
     return _of_set(datum["StatisticValues"], f"{path}.StatisticValues")
 
@@ -181,43 +179,43 @@ def _of_lists(datum: dict[str, Any], path: str) -> Statistics:
     counts = datum.get("Counts", [1.0] * len(values))
     if not values:
         raise missing(f"{path}.Values")
-    if len(values) > MOST_VALUES:
+    if len(values) > MAX_VALUES:
         raise invalid(
-            f"The collection {path}.Values must not have a size greater than {MOST_VALUES}."
+            f"The collection {path}.Values must not have a size greater than {MAX_VALUES}."
         )
     if len(counts) != len(values):
         raise invalid(f"The parameters {path}.Values and {path}.Counts must be of the same size.")
-    made = Statistics()
+    statistics = Statistics()
     for value, count in _pairs(values, counts, path):
         if count:
-            made.add(value, count)
-    if not made.count:
+            statistics.add(value, count)
+    if not statistics.count:
         raise invalid(f"The parameter {path}.Counts must have a count that is not 0.")
-    return made
+    return statistics
 
 
 def _pairs(values: list[float], counts: list[float], path: str) -> Iterator[tuple[float, float]]:
-    for place, (value, count) in enumerate(zip(values, counts, strict=True), 1):
-        checked = _number(count, f"{path}.Counts.member.{place}")
+    for number, (value, count) in enumerate(zip(values, counts, strict=True), 1):
+        checked = _number(count, f"{path}.Counts.member.{number}")
         if checked < 0:
             raise invalid(
-                f"The value {count} for parameter {path}.Counts.member.{place} is invalid."
+                f"The value {count} for parameter {path}.Counts.member.{number} is invalid."
             )
-        yield _number(value, f"{path}.Values.member.{place}"), checked
+        yield _number(value, f"{path}.Values.member.{number}"), checked
 
 
-def _of_set(given: dict[str, float], path: str) -> Statistics:
-    count, total, least, most = (
-        _number(given[name], f"{path}.{name}")
+def _of_set(members: dict[str, float], path: str) -> Statistics:
+    count, total, minimum, maximum = (
+        _number(members[name], f"{path}.{name}")
         for name in ("SampleCount", "Sum", "Minimum", "Maximum")
     )
     if count <= 0:
         raise invalid(f"The value {count} for parameter {path}.SampleCount is invalid.")
-    if least > most:
+    if minimum > maximum:
         raise invalid(f"The parameter {path}.Minimum must not be greater than {path}.Maximum.")
-    made = of_set(count, total, least, most)
-    made.sum = total
-    return made
+    statistics = of_set(count, total, minimum, maximum)
+    statistics.sum = total
+    return statistics
 
 
 def _number(value: float, path: str) -> float:

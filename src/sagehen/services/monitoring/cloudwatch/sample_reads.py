@@ -12,7 +12,7 @@ from sagehen.services.monitoring.cloudwatch.sample_store import SAMPLES, SERIES,
 
 __all__ = ["MetricName", "Window", "find", "metrics", "read", "read_sketches"]
 
-MOST_SKETCHES = 100_000
+MAX_SKETCHES = 100_000
 """samples of one metric, each of a minute: over two months"""
 
 Slots = dict[int, Statistics]
@@ -32,7 +32,7 @@ class MetricName(NamedTuple):
     namespace: str
     name: str
     dimensions: Dimensions
-    place: int
+    cursor: int
     """cursor for the next page"""
 
 
@@ -66,9 +66,9 @@ def metrics(
         .having(first > after, func.max(SERIES.c.last_minute) >= since_minute)
         .order_by(first)
     )
-    for found_namespace, found_name, dimensions, place in connection.execute(statement):
+    for found_namespace, found_name, dimensions, cursor in connection.execute(statement):
         decoded = msgspec.json.decode(dimensions, type=Dimensions)
-        yield MetricName(found_namespace, found_name, decoded, place)
+        yield MetricName(found_namespace, found_name, decoded, cursor)
 
 
 def read(connection: Connection, series_ids: Sequence[int], window: Window) -> Slots:
@@ -85,23 +85,23 @@ def read(connection: Connection, series_ids: Sequence[int], window: Window) -> S
         .where(*_inside(series_ids, window))
         .group_by(slot)
     )
-    found = {}
-    for place, count, total, least, most in connection.execute(statement):
-        found[int(place)] = of_set(count, total, least, most)
-        found[int(place)].sum = total
-    return found
+    slots = {}
+    for number, count, total, minimum, maximum in connection.execute(statement):
+        slots[int(number)] = of_set(count, total, minimum, maximum)
+        slots[int(number)].sum = total
+    return slots
 
 
 def read_sketches(connection: Connection, series_ids: Sequence[int], window: Window) -> Slots:
-    """Returns statistics with distributions; raises LimitExceeded over MOST_SKETCHES samples."""
-    statement = select(SAMPLES).where(*_inside(series_ids, window)).limit(MOST_SKETCHES + 1)
-    found: Slots = {}
+    """Returns statistics with distributions; raises LimitExceeded over MAX_SKETCHES samples."""
+    statement = select(SAMPLES).where(*_inside(series_ids, window)).limit(MAX_SKETCHES + 1)
+    slots: Slots = {}
     for number, row in enumerate(connection.execute(statement).mappings()):
-        if number == MOST_SKETCHES:
-            raise LimitExceeded(f"More than {MOST_SKETCHES} minutes are in the range asked for.")
+        if number == MAX_SKETCHES:
+            raise LimitExceeded(f"More than {MAX_SKETCHES} minutes are in the range asked for.")
         slot = (row["minute"] - window.start) // window.period
-        found.setdefault(slot, Statistics()).merge(statistics_of(row))
-    return found
+        slots.setdefault(slot, Statistics()).merge(statistics_of(row))
+    return slots
 
 
 def _inside(series_ids: Sequence[int], window: Window) -> tuple[ColumnElement[bool], ...]:

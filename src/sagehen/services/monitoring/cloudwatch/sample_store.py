@@ -76,9 +76,9 @@ SAMPLES = Table(
 Batch = Mapping[tuple[Series, int], Statistics]
 """by series and minute since the epoch"""
 
-_AT_ONCE = 500
+_CHUNK_SIZE = 500
 """values per statement, which databases limit"""
-_FOUND = ("count", "sum", "minimum", "maximum", "buckets")
+_VALUE_COLUMNS = ("count", "sum", "minimum", "maximum", "buckets")
 
 
 def add(connection: Connection, batch: Batch, most_series: int) -> set[Series]:
@@ -88,10 +88,10 @@ def add(connection: Connection, batch: Batch, most_series: int) -> set[Series]:
     for (series, minute), statistics in batch.items():
         if series in ids:
             merged[ids[series], minute] = statistics.copy()
-    for place, there in _there(connection, merged):
-        merged[place].merge(there)
+    for key, stored in _stored(connection, merged):
+        merged[key].merge(stored)
     # A change of only a sum has no effect if its sample was never written.
-    merged = {place: statistics for place, statistics in merged.items() if statistics.count}
+    merged = {key: statistics for key, statistics in merged.items() if statistics.count}
     if merged:
         _write(connection, merged)
         _touch(connection, merged)
@@ -117,43 +117,45 @@ def prune(connection: Connection, before_minute: int, after: int, limit: int) ->
     Returns the next `after`, or None at the end.
     """
     statement = select(SERIES.c.series_id).where(SERIES.c.series_id > after)
-    found = connection.scalars(statement.order_by(SERIES.c.series_id).limit(limit)).all()
-    if not found:
+    series_ids = connection.scalars(statement.order_by(SERIES.c.series_id).limit(limit)).all()
+    if not series_ids:
         return None
     connection.execute(
         delete(SAMPLES).where(
             SAMPLES.c.series_id == bindparam("of_series"), SAMPLES.c.minute < before_minute
         ),
-        [{"of_series": number} for number in found],
+        [{"of_series": number} for number in series_ids],
     )
     connection.execute(
-        delete(SERIES).where(SERIES.c.series_id.in_(found), SERIES.c.last_minute < before_minute)
+        delete(SERIES).where(
+            SERIES.c.series_id.in_(series_ids), SERIES.c.last_minute < before_minute
+        )
     )
-    return int(found[-1])
+    return int(series_ids[-1])
 
 
 def statistics_of(row: RowMapping | Mapping[str, Any]) -> Statistics:
-    made = of_set(row["count"], row["sum"], row["minimum"], row["maximum"])
-    made.sum = row["sum"]
+    statistics = of_set(row["count"], row["sum"], row["minimum"], row["maximum"])
+    statistics.sum = row["sum"]
     if row["buckets"] is not None:
-        made.buckets = _unpacked(row["buckets"])
-    return made
+        statistics.buckets = _unpacked(row["buckets"])
+    return statistics
 
 
-def _ids(connection: Connection, wanted: set[Series], most_series: int) -> dict[Series, int]:
-    by_digest = {series.digest: series for series in wanted}
-    found = _known(connection, by_digest)
-    new = sorted(digest for digest, series in by_digest.items() if series not in found)
+def _ids(connection: Connection, all_series: set[Series], most_series: int) -> dict[Series, int]:
+    by_digest = {series.digest: series for series in all_series}
+    ids = _find_ids(connection, by_digest)
+    new = sorted(digest for digest, series in by_digest.items() if series not in ids)
     if new:
-        room = max(0, most_series - count_series(connection))
-        for digest in new[:room]:
+        allowed = max(0, most_series - count_series(connection))
+        for digest in new[:allowed]:
             _insert(connection, digest, by_digest[digest])
-        found |= _known(connection, {digest: by_digest[digest] for digest in new[:room]})
-    return found
+        ids |= _find_ids(connection, {digest: by_digest[digest] for digest in new[:allowed]})
+    return ids
 
 
-def _known(connection: Connection, by_digest: Mapping[str, Series]) -> dict[Series, int]:
-    found = {}
+def _find_ids(connection: Connection, by_digest: Mapping[str, Series]) -> dict[Series, int]:
+    ids = {}
     for digests in _chunks(sorted(by_digest)):
         # Lock in one order to avoid deadlocks.
         statement = (
@@ -162,10 +164,8 @@ def _known(connection: Connection, by_digest: Mapping[str, Series]) -> dict[Seri
             .order_by(SERIES.c.digest)
             .with_for_update()
         )
-        found.update(
-            {by_digest[digest]: number for digest, number in connection.execute(statement)}
-        )
-    return found
+        ids.update({by_digest[digest]: number for digest, number in connection.execute(statement)})
+    return ids
 
 
 def _insert(connection: Connection, digest: str, series: Series) -> None:
@@ -181,21 +181,21 @@ def _insert(connection: Connection, digest: str, series: Series) -> None:
     connection.execute(statement.on_conflict_do_nothing())
 
 
-def _there(
-    connection: Connection, places: Iterable[tuple[int, int]]
+def _stored(
+    connection: Connection, keys: Iterable[tuple[int, int]]
 ) -> Iterator[tuple[tuple[int, int], Statistics]]:
     by_minute: dict[int, list[int]] = {}
     by_series: dict[int, list[int]] = {}
-    for number, minute in places:
+    for number, minute in keys:
         by_minute.setdefault(minute, []).append(number)
         by_series.setdefault(number, []).append(minute)
     # Group by minute or by series, whichever needs fewer statements.
-    one, other, groups = SAMPLES.c.minute, SAMPLES.c.series_id, by_minute
+    shared_column, other_column, groups = SAMPLES.c.minute, SAMPLES.c.series_id, by_minute
     if len(by_series) < len(by_minute):
-        one, other, groups = other, one, by_series
-    for shared, others in groups.items():
-        for some in _chunks(others):
-            statement = select(SAMPLES).where(one == shared, other.in_(some))
+        shared_column, other_column, groups = other_column, shared_column, by_series
+    for shared, values in groups.items():
+        for chunk in _chunks(values):
+            statement = select(SAMPLES).where(shared_column == shared, other_column.in_(chunk))
             for row in connection.execute(statement).mappings():
                 yield (row["series_id"], row["minute"]), statistics_of(row)
 
@@ -204,35 +204,35 @@ def _write(connection: Connection, merged: Mapping[tuple[int, int], Statistics])
     statement = upsert(connection, SAMPLES)
     statement = statement.on_conflict_do_update(
         index_elements=[SAMPLES.c.series_id, SAMPLES.c.minute],
-        set_={name: statement.excluded[name] for name in _FOUND},
+        set_={name: statement.excluded[name] for name in _VALUE_COLUMNS},
     )
     rows = [
         {
             "series_id": number,
             "minute": minute,
-            "count": one.count,
-            "sum": one.sum,
-            "minimum": one.minimum,
-            "maximum": one.maximum,
-            "buckets": _packed(one),
+            "count": statistics.count,
+            "sum": statistics.sum,
+            "minimum": statistics.minimum,
+            "maximum": statistics.maximum,
+            "buckets": _packed(statistics),
         }
-        for (number, minute), one in merged.items()
+        for (number, minute), statistics in merged.items()
     ]
     connection.execute(statement, rows)
 
 
-def _touch(connection: Connection, places: Iterable[tuple[int, int]]) -> None:
+def _touch(connection: Connection, keys: Iterable[tuple[int, int]]) -> None:
     latest: dict[int, int] = {}
-    for number, minute in places:
+    for number, minute in keys:
         latest[number] = max(minute, latest.get(number, 0))
     by_minute: dict[int, list[int]] = {}
     for number, minute in latest.items():
         by_minute.setdefault(minute, []).append(number)
     for minute, numbers in by_minute.items():
-        for some in _chunks(numbers):
+        for chunk in _chunks(numbers):
             connection.execute(
                 update(SERIES)
-                .where(SERIES.c.series_id.in_(some), SERIES.c.last_minute < minute)
+                .where(SERIES.c.series_id.in_(chunk), SERIES.c.last_minute < minute)
                 .values(last_minute=minute)
             )
 
@@ -259,5 +259,5 @@ def _unpacked(packed: bytes) -> dict[int, float]:
 
 
 def _chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    for start in range(0, len(items), _AT_ONCE):
-        yield items[start : start + _AT_ONCE]
+    for start in range(0, len(items), _CHUNK_SIZE):
+        yield items[start : start + _CHUNK_SIZE]

@@ -27,7 +27,7 @@ from sagehen.services.monitoring.cloudwatch.sample_reads import (
 
 __all__ = ["get_metric_statistics", "start_minute"]
 
-MOST_DATAPOINTS = 1440
+MAX_DATAPOINTS = 1440
 
 
 def get_metric_statistics(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -39,10 +39,10 @@ def get_metric_statistics(call: RequestContext, params: dict[str, Any]) -> dict[
     metric = Series(params["Namespace"], name, dimensions)
     with call.database.read() as connection:
         points = [
-            _datapoint(window, slot, seen, unit, names, percentiles)
+            _datapoint(window, slot, statistics, unit, names, percentiles)
             for unit, number in find(connection, metric).items()
             if params.get("Unit", unit) == unit
-            for slot, seen in _slots(connection, number, window, bool(percentiles))
+            for slot, statistics in _slots(connection, number, window, bool(percentiles))
         ]
     points.sort(key=lambda point: point["Timestamp"])
     return {"Label": name, "Datapoints": points}
@@ -64,11 +64,11 @@ def _statistics(params: dict[str, Any]) -> tuple[list[str], list[str]]:
         raise combination(
             "At least one of the parameters Statistics and ExtendedStatistics must be specified."
         )
-    for one in percentiles:
-        if not is_percentile(one):
+    for percentile in percentiles:
+        if not is_percentile(percentile):
             raise invalid(
-                f"The value {one[:64]} for parameter ExtendedStatistics is invalid: percentiles "
-                "from p0 to p100 are what Sagehen has of them."
+                f"The value {percentile[:64]} for parameter ExtendedStatistics is invalid: Sagehen "
+                "has percentiles from p0 to p100."
             )
     return names, percentiles
 
@@ -79,11 +79,11 @@ def _window(params: dict[str, Any]) -> Window:
         raise invalid("The parameter StartTime must be less than the parameter EndTime.")
     period = period_minutes(params["Period"])
     window = Window(start_minute(start), math.ceil(end.timestamp() / 60), period)
-    asked = -(-(window.end - window.start) // period)
-    if asked > MOST_DATAPOINTS:
+    requested = -(-(window.end - window.start) // period)
+    if requested > MAX_DATAPOINTS:
         raise combination(
-            f"You have requested up to {asked:,} datapoints, which exceeds the limit of "
-            f"{MOST_DATAPOINTS:,}. You may reduce the datapoints requested by increasing Period, "
+            f"You have requested up to {requested:,} datapoints, which exceeds the limit of "
+            f"{MAX_DATAPOINTS:,}. You may reduce the datapoints requested by increasing Period, "
             "or decreasing the time range."
         )
     return window
@@ -102,17 +102,17 @@ def _slots(
 def _datapoint(
     window: Window,
     slot: int,
-    seen: Statistics,
+    statistics: Statistics,
     unit: str,
     names: list[str],
     percentiles: list[str],
 ) -> dict[str, Any]:
     minute = window.start + slot * window.period
     point: dict[str, Any] = {"Timestamp": datetime.fromtimestamp(minute * 60, UTC), "Unit": unit}
-    point |= {name: value(name, seen) for name in names}
+    point |= {name: value(name, statistics) for name in names}
     if percentiles:
-        known = {one: value(one, seen) for one in percentiles}
+        values = {percentile: value(percentile, statistics) for percentile in percentiles}
         point["ExtendedStatistics"] = {
-            one: found for one, found in known.items() if found is not None
+            percentile: number for percentile, number in values.items() if number is not None
         }
     return point

@@ -62,9 +62,9 @@ class Group:
 
     def streams(self, prefix: str = "") -> list[LogStream]:
         """Returns streams with the name prefix, sorted."""
-        found = self._of_jobs(prefix) if self.of_jobs else self._of_endpoint()
-        wanted = [one for one in found if _begins(one, prefix)]
-        return sorted(wanted, key=lambda one: one.key)
+        streams = self._of_jobs(prefix) if self.of_jobs else self._of_endpoint()
+        matching = [stream for stream in streams if _begins(stream, prefix)]
+        return sorted(matching, key=lambda stream: stream.key)
 
     def _of_jobs(self, prefix: str) -> Iterator[LogStream]:
         job, slash, _ = prefix.partition("/")
@@ -82,8 +82,8 @@ class Group:
                 logs = _logs(instance)
                 for path in logs:
                     name = f"{variant.name}/{instance.name}"
-                    more = f"/{path.name.removesuffix(_LOG)}" if len(logs) > 1 else ""
-                    yield LogStream(name + more, path)
+                    suffix = f"/{path.name.removesuffix(_LOG)}" if len(logs) > 1 else ""
+                    yield LogStream(name + suffix, path)
 
 
 def all_groups(call: RequestContext) -> list[Group]:
@@ -94,18 +94,20 @@ def all_groups(call: RequestContext) -> list[Group]:
     ]
     jobs = Group(TRAINING_JOBS, logs / "training-jobs", of_jobs=True)
     return sorted(
-        [*endpoints, *([jobs] if _folders(jobs.folder) else [])], key=lambda one: one.name
+        [*endpoints, *([jobs] if _folders(jobs.folder) else [])], key=lambda group: group.name
     )
 
 
 def find_group(call: RequestContext, params: dict[str, object]) -> Group:
     """Finds a group by name or ARN; raises AwsError."""
-    given = [params[one] for one in ("logGroupName", "logGroupIdentifier") if one in params]
-    if len(given) != 1:
+    identifiers = [
+        params[member] for member in ("logGroupName", "logGroupIdentifier") if member in params
+    ]
+    if len(identifiers) != 1:
         raise invalid("Exactly one of logGroupName and logGroupIdentifier must be given.")
-    text = str(given[0])
-    found = _ARN.fullmatch(text)
-    name = found[1] if found else text
+    text = str(identifiers[0])
+    arn = _ARN.fullmatch(text)
+    name = arn[1] if arn else text
     for group in all_groups(call):
         if group.name == name:
             return group
@@ -136,8 +138,8 @@ def _size(path: Path) -> int:
 def _folders(folder: Path) -> list[Path]:
     """Returns subfolders; none if the folder is gone."""
     try:
-        with os.scandir(folder) as found:
-            return [folder / one.name for one in found if one.is_dir(follow_symlinks=False)]
+        with os.scandir(folder) as entries:
+            return [folder / entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return []
 

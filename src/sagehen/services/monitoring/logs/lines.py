@@ -33,29 +33,29 @@ class LogEvent(msgspec.Struct, frozen=True):
     """empty for empty lines, which readers skip"""
 
 
-def lines_from(log: StoredLog, position: int, until: int, now: float) -> Iterator[LogEvent]:
-    """Yields the lines from `position`, the start of a line, to `until`.
+def lines_from(log: StoredLog, position: int, end: int, now: float) -> Iterator[LogEvent]:
+    """Yields the lines from `position`, the start of a line, to `end`.
 
     A block of empty lines only yields the last, so that readers see progress.
     """
-    at, rest = position, b""
-    while at + len(rest) < until:
-        block = log.read(at + len(rest), min(BLOCK_BYTES, until - at - len(rest)))
+    at, unfinished = position, b""
+    while at + len(unfinished) < end:
+        block = log.read(at + len(unfinished), min(BLOCK_BYTES, end - at - len(unfinished)))
         if not block:
             break
-        held = rest + block
-        cut = held.rfind(b"\n") + 1
-        found = None
-        for found in _WRITTEN.finditer(held, 0, cut):
-            yield from _cut(log, at + found.start(), found[0], 1)
-        if cut and found is None:
-            yield _line(log, at + cut - 1, b"", 1)
-        at, rest = at + cut, held[cut:]
-        while len(rest) >= LONGEST_BYTES:
-            yield _line(log, at, rest[:LONGEST_BYTES], 0)
-            at, rest = at + LONGEST_BYTES, rest[LONGEST_BYTES:]
-    if rest and (at + len(rest) < log.end or now - log.modified_at >= SETTLED_SECONDS):
-        yield _line(log, at, rest, 0)
+        content = unfinished + block
+        cut = content.rfind(b"\n") + 1
+        match = None
+        for match in _WRITTEN.finditer(content, 0, cut):
+            yield from _cut(log, at + match.start(), match[0], 1)
+        if cut and match is None:
+            yield _event(log, at + cut - 1, b"", 1)
+        at, unfinished = at + cut, content[cut:]
+        while len(unfinished) >= LONGEST_BYTES:
+            yield _event(log, at, unfinished[:LONGEST_BYTES], 0)
+            at, unfinished = at + LONGEST_BYTES, unfinished[LONGEST_BYTES:]
+    if unfinished and (at + len(unfinished) < log.end or now - log.modified_at >= SETTLED_SECONDS):
+        yield _event(log, at, unfinished, 0)
 
 
 def start_of_line(log: StoredLog, position: int) -> int:
@@ -67,12 +67,12 @@ def start_of_line(log: StoredLog, position: int) -> int:
 
 def _cut(log: StoredLog, at: int, content: bytes, ending: int) -> Iterator[LogEvent]:
     while len(content) > LONGEST_BYTES:
-        yield _line(log, at, content[:LONGEST_BYTES], 0)
+        yield _event(log, at, content[:LONGEST_BYTES], 0)
         at, content = at + LONGEST_BYTES, content[LONGEST_BYTES:]
-    yield _line(log, at, content, ending)
+    yield _event(log, at, content, ending)
 
 
-def _line(log: StoredLog, at: int, content: bytes, ending: int) -> LogEvent:
+def _event(log: StoredLog, at: int, content: bytes, ending: int) -> LogEvent:
     end = at + len(content) + ending
     text = content.removesuffix(b"\r").decode("utf-8", "replace")
     return LogEvent(at, end, log.time_at(end - 1), text)

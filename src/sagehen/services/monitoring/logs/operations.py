@@ -52,17 +52,17 @@ def describe_log_groups(call: RequestContext, params: dict[str, Any]) -> dict[st
     # Ignores case, unlike event filters.
     part = params.get("logGroupNamePattern", "").lower()
     after = read_token(params["nextToken"], str) if "nextToken" in params else ""
-    found = [
-        one
-        for one in all_groups(call)
-        if one.name.startswith(prefix) and part in one.name.lower() and one.name > after
+    groups = [
+        group
+        for group in all_groups(call)
+        if group.name.startswith(prefix) and part in group.name.lower() and group.name > after
     ]
     if params.get("logGroupClass", "STANDARD") != "STANDARD":
-        found = []
+        groups = []
     limit = params.get("limit", DEFAULT_DESCRIBED)
-    answer: dict[str, Any] = {"logGroups": [_group(call, one) for one in found[:limit]]}
-    if len(found) > limit:
-        answer["nextToken"] = write_token(found[limit - 1].name)
+    answer: dict[str, Any] = {"logGroups": [_group(call, group) for group in groups[:limit]]}
+    if len(groups) > limit:
+        answer["nextToken"] = write_token(groups[limit - 1].name)
     return answer
 
 
@@ -73,19 +73,26 @@ def describe_log_streams(call: RequestContext, params: dict[str, Any]) -> dict[s
     if by_time and prefix:
         raise invalid("Cannot order by LastEventTime with a logStreamNamePrefix.")
     descending = params.get("descending", False)
-    placed = sorted(
-        (((one.modified_ms if by_time else 0), one.key, one) for one in group.streams(prefix)),
-        key=lambda one: one[:2],
+    sorted_streams = sorted(
+        (
+            ((entry.modified_ms if by_time else 0), entry.key, entry)
+            for entry in group.streams(prefix)
+        ),
+        key=lambda entry: entry[:2],
         reverse=descending,
     )
     if "nextToken" in params:
         last = read_token(params["nextToken"], tuple[int, str])
-        placed = [one for one in placed if (one[:2] < last if descending else one[:2] > last)]
+        sorted_streams = [
+            entry
+            for entry in sorted_streams
+            if (entry[:2] < last if descending else entry[:2] > last)
+        ]
     limit = params.get("limit", DEFAULT_DESCRIBED)
-    found = [_stream(call, group, one[2]) for one in placed[:limit]]
-    answer: dict[str, Any] = {"logStreams": [one for one in found if one]}
-    if len(placed) > limit:
-        answer["nextToken"] = write_token(placed[limit - 1][:2])
+    described = [_stream(call, group, entry[2]) for entry in sorted_streams[:limit]]
+    answer: dict[str, Any] = {"logStreams": [entry for entry in described if entry]}
+    if len(sorted_streams) > limit:
+        answer["nextToken"] = write_token(sorted_streams[limit - 1][:2])
     return answer
 
 
@@ -133,39 +140,39 @@ def read_filter(pattern: str) -> Callable[[str], bool]:
             raise not_built(f"filter patterns over {kind} ({text[:64]}); terms and phrases are")
     needed, any_of, excluded = _terms(text)
 
-    def wanted(message: str) -> bool:
+    def matches(message: str) -> bool:
         return (
-            all(one in message for one in needed)
-            and (not any_of or any(one in message for one in any_of))
-            and not any(one in message for one in excluded)
+            all(term in message for term in needed)
+            and (not any_of or any(term in message for term in any_of))
+            and not any(term in message for term in excluded)
         )
 
-    return wanted
+    return matches
 
 
 def _terms(text: str) -> tuple[list[str], list[str], list[str]]:
     by_sign: dict[str, list[str]] = {"": [], "?": [], "-": []}
-    place = 0
-    while place < len(text):
-        found = _TERM.match(text, place)
-        if found is None:
+    position = 0
+    while position < len(text):
+        match = _TERM.match(text, position)
+        if match is None:
             raise invalid(
-                f"Invalid filter pattern: it cannot be read from character {place + 1} on."
+                f"Invalid filter pattern: it cannot be read from character {position + 1} on."
             )
-        phrase = re.sub(r"\\(.)", r"\1", found[2]) if found[2] is not None else found[3]
-        if found[2] is None and phrase.startswith("%"):
+        phrase = re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else match[3]
+        if match[2] is None and phrase.startswith("%"):
             raise not_built(f"filter patterns over regular expressions ({phrase[:64]})")
-        by_sign[found[1]].append(phrase)
-        place = found.end()
-        place += len(text[place:]) - len(text[place:].lstrip())
+        by_sign[match[1]].append(phrase)
+        position = match.end()
+        position += len(text[position:]) - len(text[position:].lstrip())
     return by_sign[""], by_sign["?"], by_sign["-"]
 
 
-MOST_STREAMS = 500
+MAX_STREAMS = 500
 LARGEST_PAGE_BYTES = 2**20
-MOST_READ_BYTES = 16 * 2**20
+MAX_READ_BYTES = 16 * 2**20
 """per answer: if a filter rejects everything, the page is empty but has a next token"""
-BYTES_BESIDE = 200
+BYTES_PER_EVENT = 200
 """added per line, as a log may have millions of one-letter lines"""
 UNSETTLED_MS = 250
 """younger events wait for the next call: otherwise an event could appear after a younger one of
@@ -175,7 +182,7 @@ COARSE_MS = 1000
 """file system clocks may lag by at most this"""
 
 
-class _Place(msgspec.Struct, frozen=True, array_like=True, order=True):
+class _EventPosition(msgspec.Struct, frozen=True, array_like=True, order=True):
     """The position of an event among all streams."""
 
     ms: int
@@ -189,21 +196,21 @@ def filter_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str,
         raise not_built("startFromHead false: the oldest events come first")
     group = find_group(call, params)
     streams = _streams(group, params)
-    wanted = read_filter(params.get("filterPattern", ""))
-    after = read_token(params["nextToken"], _Place) if "nextToken" in params else None
+    matches = read_filter(params.get("filterPattern", ""))
+    after = read_token(params["nextToken"], _EventPosition) if "nextToken" in params else None
     limit = params.get("limit", DEFAULT_LIMIT)
     events: list[dict[str, Any]] = []
     page_bytes = read_bytes = 0
-    last: _Place | None = None
-    for place, line, read in _merged(call, streams, params, after):
-        if len(events) == limit or page_bytes > LARGEST_PAGE_BYTES or read_bytes > MOST_READ_BYTES:
+    last: _EventPosition | None = None
+    for position, event, read in _merged(call, streams, params, after):
+        if len(events) == limit or page_bytes > LARGEST_PAGE_BYTES or read_bytes > MAX_READ_BYTES:
             # More events follow, so this page has a next token.
             return {"events": events, "searchedLogStreams": [], "nextToken": write_token(last)}
-        last = place
-        read_bytes += read + BYTES_BESIDE
-        if line.text and wanted(line.text):
-            events.append(_event(place, line))
-            page_bytes += event_bytes(line)
+        last = position
+        read_bytes += read + BYTES_PER_EVENT
+        if event.text and matches(event.text):
+            events.append(_event(position, event))
+            page_bytes += event_bytes(event)
     return {"events": events, "searchedLogStreams": []}
 
 
@@ -213,54 +220,57 @@ def _streams(group: Group, params: dict[str, Any]) -> list[LogStream]:
         raise invalid("logStreamNames and logStreamNamePrefix are mutually exclusive.")
     if "logStreamNames" in params:
         return [find_stream(group, name) for name in sorted(set(params["logStreamNames"]))]
-    found = group.streams(params.get("logStreamNamePrefix", ""))
-    since = params.get("startTime", 0)
-    found = [one for one in found if one.modified_ms + COARSE_MS >= since]
-    if len(found) > MOST_STREAMS:
+    streams = group.streams(params.get("logStreamNamePrefix", ""))
+    start_ms = params.get("startTime", 0)
+    streams = [stream for stream in streams if stream.modified_ms + COARSE_MS >= start_ms]
+    if len(streams) > MAX_STREAMS:
         raise invalid(
-            f"{len(found)} log streams would be searched; {MOST_STREAMS} can be. Name some, or a "
+            f"{len(streams)} log streams would be searched; {MAX_STREAMS} can be. Name some, or a "
             "prefix, or a later startTime."
         )
-    return found
+    return streams
 
 
 def _merged(
-    call: RequestContext, streams: list[LogStream], params: dict[str, Any], after: _Place | None
-) -> Iterator[tuple[_Place, LogEvent, int]]:
+    call: RequestContext,
+    streams: list[LogStream],
+    params: dict[str, Any],
+    after: _EventPosition | None,
+) -> Iterator[tuple[_EventPosition, LogEvent, int]]:
     """Merges the events of all streams after `after`, oldest first."""
     now = call.clock.now()
-    since = max(params.get("startTime", 0), after.ms if after else 0)
-    until = min(params.get("endTime", 2**63), int(now * 1000) - UNSETTLED_MS)
-    each = [_of_stream(one, since, until, now) for one in streams]
-    for found in heapq.merge(*each, key=lambda one: one[0]):
-        if after is None or found[0] > after:
-            yield found
+    start_ms = max(params.get("startTime", 0), after.ms if after else 0)
+    end_ms = min(params.get("endTime", 2**63), int(now * 1000) - UNSETTLED_MS)
+    by_stream = [_of_stream(item, start_ms, end_ms, now) for item in streams]
+    for item in heapq.merge(*by_stream, key=lambda item: item[0]):
+        if after is None or item[0] > after:
+            yield item
 
 
 def _of_stream(
-    stream: LogStream, since: int, until: int, now: float
-) -> Iterator[tuple[_Place, LogEvent, int]]:
+    stream: LogStream, start_ms: int, end_ms: int, now: float
+) -> Iterator[tuple[_EventPosition, LogEvent, int]]:
     """Yields each event with the bytes read for it, including empty lines before it."""
     log = open_log(stream.path)
     if log is None:
         return
     name = stream.name
-    behind = start_of_line(log, log.position_at(since))
-    for line in lines_from(log, behind, log.end, now):
-        if line.ms > until:
+    read_to = start_of_line(log, log.position_at(start_ms))
+    for event in lines_from(log, read_to, log.end, now):
+        if event.ms > end_ms:
             return
-        yield _Place(line.ms, name, line.position), line, line.end - behind
-        behind = line.end
+        yield _EventPosition(event.ms, name, event.position), event, event.end - read_to
+        read_to = event.end
 
 
-def _event(place: _Place, line: LogEvent) -> dict[str, Any]:
-    stream_id = int.from_bytes(hashlib.sha256(place.stream.encode()).digest()[:8], "big")
+def _event(position: _EventPosition, event: LogEvent) -> dict[str, Any]:
+    stream_id = int.from_bytes(hashlib.sha256(position.stream.encode()).digest()[:8], "big")
     return {
-        "logStreamName": place.stream,
-        "timestamp": line.ms,
-        "message": line.text,
-        "ingestionTime": line.ms,
-        "eventId": f"{line.ms:016d}{stream_id:020d}{line.position:020d}",
+        "logStreamName": position.stream,
+        "timestamp": event.ms,
+        "message": event.text,
+        "ingestionTime": event.ms,
+        "eventId": f"{event.ms:016d}{stream_id:020d}{event.position:020d}",
     }
 
 

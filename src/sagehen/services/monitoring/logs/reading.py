@@ -18,7 +18,7 @@ __all__ = ["DEFAULT_LIMIT", "event_bytes", "get_log_events", "read_token", "writ
 
 DEFAULT_LIMIT = 10_000
 LARGEST_PAGE_BYTES = 2**20
-_BYTES_BESIDE = 26
+_BYTES_PER_EVENT = 26
 """counted by CloudWatch besides the message"""
 _TOKEN = re.compile(r"([fb])/(\d{1,56})/s")
 
@@ -29,98 +29,99 @@ def get_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, An
     if log is None:
         raise no_stream()
     now, limit = call.clock.now(), params.get("limit", DEFAULT_LIMIT)
-    first, until = _range(log, params.get("startTime"), params.get("endTime"))
-    forward, place = _place(params, first, until)
+    first, last = _range(log, params.get("startTime"), params.get("endTime"))
+    forward, position = _start(params, first, last)
     if forward:
-        page = _first_of(lines_from(log, place, until, now), limit)
+        page = _first_of(lines_from(log, position, last, now), limit)
     else:
-        page = _last_before(log, first, place, limit, now)
+        page = _last_before(log, first, position, limit, now)
     if not page and "nextToken" not in params:
-        place = start_of_line(log, place)  # start of an unfinished line
-    behind, before = (page[-1].end, page[0].position) if page else (place, place)
+        position = start_of_line(log, position)  # start of an unfinished line
+    after, before = (page[-1].end, page[0].position) if page else (position, position)
     return {
         "events": [
-            {"timestamp": one.ms, "message": one.text, "ingestionTime": one.ms} for one in page
+            {"timestamp": event.ms, "message": event.text, "ingestionTime": event.ms}
+            for event in page
         ],
-        "nextForwardToken": _token("f", behind),
+        "nextForwardToken": _token("f", after),
         "nextBackwardToken": _token("b", before),
     }
 
 
-def event_bytes(line: LogEvent) -> int:
+def event_bytes(event: LogEvent) -> int:
     """Returns what an event counts towards the page size."""
-    return len(line.text.encode()) + _BYTES_BESIDE
+    return len(event.text.encode()) + _BYTES_PER_EVENT
 
 
 def _range(log: StoredLog, start_ms: int | None, end_ms: int | None) -> tuple[int, int]:
     """Returns the log positions of a time range; print times never decrease."""
     first = log.start if start_ms is None else start_of_line(log, log.position_at(start_ms))
-    until = log.end if end_ms is None else start_of_line(log, log.position_at(end_ms))
-    return first, max(first, until)
+    last = log.end if end_ms is None else start_of_line(log, log.position_at(end_ms))
+    return first, max(first, last)
 
 
-def _place(params: dict[str, Any], first: int, until: int) -> tuple[bool, int]:
+def _start(params: dict[str, Any], first: int, last: int) -> tuple[bool, int]:
     """Returns whether to read forward, and the position to start from."""
     token = params.get("nextToken")
     if token is None:
         forward = params.get("startFromHead", False)
-        return forward, first if forward else until
-    found = _TOKEN.fullmatch(token)
-    if found is None:
+        return forward, first if forward else last
+    match = _TOKEN.fullmatch(token)
+    if match is None:
         raise invalid("The specified nextToken is invalid.")
-    place = int(found[2])
+    position = int(match[2])
     # The oldest file may be deleted: continue with the oldest byte left.
-    return (True, max(place, first)) if found[1] == "f" else (False, min(place, until))
+    return (True, max(position, first)) if match[1] == "f" else (False, min(position, last))
 
 
-def _first_of(lines: Iterator[LogEvent], limit: int) -> list[LogEvent]:
+def _first_of(events: Iterator[LogEvent], limit: int) -> list[LogEvent]:
     page: list[LogEvent] = []
     size = 0
-    for line in lines:
-        if line.text:
-            size += event_bytes(line)
+    for event in events:
+        if event.text:
+            size += event_bytes(event)
             if page and size > LARGEST_PAGE_BYTES:
                 break
-            page.append(line)
+            page.append(event)
             if len(page) == limit:
                 break
     return page
 
 
-def _last_before(log: StoredLog, first: int, until: int, limit: int, now: float) -> list[LogEvent]:
-    """Returns the last lines before `until`, oldest first, searching back past empty ones."""
+def _last_before(log: StoredLog, first: int, end: int, limit: int, now: float) -> list[LogEvent]:
+    """Returns the last lines before `end`, oldest first, searching back past empty ones."""
     window = BLOCK_BYTES
-    while until > first:
-        start = max(first, start_of_line(log, max(first, until - window)))
-        lines = [one for one in lines_from(log, start, until, now) if one.text]
-        if len(lines) < limit and window < LARGEST_PAGE_BYTES and start > first:
+    while end > first:
+        start = max(first, start_of_line(log, max(first, end - window)))
+        events = [event for event in lines_from(log, start, end, now) if event.text]
+        if len(events) < limit and window < LARGEST_PAGE_BYTES and start > first:
             window *= 2  # grow slowly: a megabyte may be half a million lines
             continue
-        if lines:
-            return _fitting(lines[-limit:])
-        until = start
+        if events:
+            return _last_that_fit(events[-limit:])
+        end = start
     return []
 
 
-def _fitting(lines: list[LogEvent]) -> list[LogEvent]:
+def _last_that_fit(events: list[LogEvent]) -> list[LogEvent]:
     """Returns the last lines that fit on a page."""
     size = 0
-    for place in range(len(lines) - 1, -1, -1):
-        size += event_bytes(lines[place])
-        if size > LARGEST_PAGE_BYTES and place < len(lines) - 1:
-            return lines[place + 1 :]
-    return lines
+    for index in range(len(events) - 1, -1, -1):
+        size += event_bytes(events[index])
+        if size > LARGEST_PAGE_BYTES and index < len(events) - 1:
+            return events[index + 1 :]
+    return events
 
 
-def _token(direction: str, place: int) -> str:
-    return f"{direction}/{place:056d}/s"
+def _token(direction: str, position: int) -> str:
+    return f"{direction}/{position:056d}/s"
 
 
 T = TypeVar("T")
 
 
-def write_token(place: Any) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+def write_token(cursor: Any) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(cursor)).decode()
 
 
 def read_token(token: str, kind: type[T]) -> T:

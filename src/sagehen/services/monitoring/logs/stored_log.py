@@ -64,25 +64,25 @@ class StoredLog:
 
     def read(self, position: int, count: int) -> bytes:
         """Reads up to `count` bytes; `position` is not before `start`."""
-        found = b""
+        content = b""
         for file in self.files:
-            place = position + len(found)
-            if count > len(found) and file.base <= place < file.end:
-                found += _read(file, place, count - len(found))
-        return found
+            at = position + len(content)
+            if count > len(content) and file.base <= at < file.end:
+                content += _read(file, at, count - len(content))
+        return content
 
     def time_at(self, position: int) -> int:
         """Returns the byte's print time, in epoch milliseconds."""
-        file = next((one for one in self.files if position < one.end), self.files[-1])
-        place = bisect.bisect_right(file.offsets, position - file.base) - 1
-        return file.times_ms[max(0, place)]
+        file = next((part for part in self.files if position < part.end), self.files[-1])
+        index = bisect.bisect_right(file.offsets, position - file.base) - 1
+        return file.times_ms[max(0, index)]
 
     def position_at(self, ms: int) -> int:
         """Returns the first position printed at `ms` or later, or `end`."""
         for file in self.files:
-            place = bisect.bisect_left(file.times_ms, ms)
-            if place < len(file.times_ms):
-                return min(file.end, file.base + file.offsets[place])
+            index = bisect.bisect_left(file.times_ms, ms)
+            if index < len(file.times_ms):
+                return min(file.end, file.base + file.offsets[index])
         return self.end
 
 
@@ -99,8 +99,8 @@ def open_log(path: Path) -> StoredLog | None:
 
 def created_ms(path: Path) -> int:
     """Returns the start time in epoch milliseconds, or 0 if not recorded."""
-    for one in (path, put_aside(path)):  # just after rotation, only the latter has it
-        header = read_header(_bytes(times_path(one), HEADER.size))
+    for file in (path, put_aside(path)):  # just after rotation, only the latter has it
+        header = read_header(_bytes(times_path(file), HEADER.size))
         if header is not None:
             return header.created_ms
     return 0
@@ -113,12 +113,12 @@ def _look(path: Path, lost_times: bool) -> tuple[_File, ...] | None:
         lost_times: accept files without times, and use their modification time.
     """
     newest, oldest = _file(path), _file(put_aside(path))
-    found = [one for one in (oldest, newest) if one is not None]
+    files = [file for file in (oldest, newest) if file is not None]
     if not lost_times and (
-        len({one.inode for one in found}) < len(found) or not all(one.offsets for one in found)
+        len({file.inode for file in files}) < len(files) or not all(file.offsets for file in files)
     ):
         return None
-    timed = [one if one.offsets else _without_times(one) for one in found]
+    timed = [file if file.offsets else _without_times(file) for file in files]
     if len(timed) == 2 and timed[0].end != timed[1].base:
         timed = timed[1:]
     return tuple(timed)
@@ -127,23 +127,23 @@ def _look(path: Path, lost_times: bool) -> tuple[_File, ...] | None:
 def _file(path: Path) -> _File | None:
     """Leaves times empty if the recorded ones belong to another file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
     data = _bytes(times_path(path))
     header = read_header(data)
-    if header is None or header.inode != found.st_ino:
-        return _File(path, found.st_ino, 0, found.st_size, 0, found.st_mtime, (), ())
-    whole = (len(data) - HEADER.size) // ENTRY.size * ENTRY.size
+    if header is None or header.inode != status.st_ino:
+        return _File(path, status.st_ino, 0, status.st_size, 0, status.st_mtime, (), ())
+    entry_bytes = (len(data) - HEADER.size) // ENTRY.size * ENTRY.size
     # Not unpacked: of hundreds of thousands of entries, few are read.
-    entries = memoryview(data)[HEADER.size : HEADER.size + whole].cast("Q")
+    entries = memoryview(data)[HEADER.size : HEADER.size + entry_bytes].cast("Q")
     return _File(
         path=path,
-        inode=found.st_ino,
+        inode=status.st_ino,
         base=header.base,
-        size=found.st_size,
+        size=status.st_size,
         created_ms=header.created_ms,
-        modified_at=found.st_mtime,
+        modified_at=status.st_mtime,
         offsets=entries[0::2] if entries else (0,),
         times_ms=entries[1::2] if entries else (header.created_ms,),
     )
@@ -175,9 +175,9 @@ def _read(file: _File, position: int, count: int) -> bytes:
     return b""
 
 
-def _bytes(path: Path, most: int = -1) -> bytes:
+def _bytes(path: Path, count: int = -1) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(most)
+            return file.read(count)
     except OSError:
         return b""

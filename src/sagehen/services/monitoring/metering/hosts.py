@@ -19,12 +19,12 @@ __all__ = [
     "Sample",
     "concurrency",
     "dimensions_of",
-    "looks_at_instances",
-    "looks_at_jobs",
+    "instance_gauges",
+    "job_gauges",
     "samples_of",
 ]
 
-_Place = tuple[str, ...]
+_SampleKey = tuple[str, ...]
 """metric name, endpoint, variant, instance"""
 _Recorded = tuple[str, dict[str, str], Statistics]
 
@@ -62,33 +62,33 @@ class HostUsage:
     """Keeps the last counter values, to compute increases."""
 
     def __init__(self) -> None:
-        self._before: dict[_Place, float] = {}
+        self._before: dict[_SampleKey, float] = {}
 
     def samples_of(self, samples: Iterable[InstanceSample]) -> Iterator[_Recorded]:
         """Yields metric, CloudWatch dimensions and values of new timings."""
-        growing: dict[_Place, float] = {
-            (one.name, one.endpoint, one.variant, one.instance): one.value
-            for one in samples
-            if one.name not in METRICS
+        growing: dict[_SampleKey, float] = {
+            (sample.name, sample.endpoint, sample.variant, sample.instance): sample.value
+            for sample in samples
+            if sample.name not in METRICS
         }
         yield from self._times(growing)
         self._before = growing
 
-    def _times(self, growing: dict[_Place, float]) -> Iterator[_Recorded]:
-        for (name, *whose), now in growing.items():
+    def _times(self, growing: dict[_SampleKey, float]) -> Iterator[_Recorded]:
+        for (name, *owner), now in growing.items():
             timing = name.removesuffix("Count")
             if timing == name or timing not in METRICS:
                 continue
-            count = self._added((name, *whose), now)
+            count = self._added((name, *owner), now)
             total = self._added(
-                (timing + "Sum", *whose), growing.get((timing + "Sum", *whose), 0.0)
+                (timing + "Sum", *owner), growing.get((timing + "Sum", *owner), 0.0)
             )
             if count > 0:
-                yield timing, _dimensions(*whose[:2]), of_values({total / count: count})
+                yield timing, _dimensions(*owner[:2]), of_values({total / count: count})
 
-    def _added(self, place: tuple[str, ...], now: float) -> float:
+    def _added(self, key: tuple[str, ...], now: float) -> float:
         """Returns the increase; for new or restarted counters, the whole value."""
-        before = self._before.get(place, 0.0)
+        before = self._before.get(key, 0.0)
         return now - before if before <= now else now
 
 
@@ -96,21 +96,23 @@ def _dimensions(endpoint: str, variant: str) -> dict[str, str]:
     return {"EndpointName": endpoint, "VariantName": variant}
 
 
-def looks_at_instances(samples: Iterable[InstanceSample]) -> Iterator[GaugeReading]:
+def instance_gauges(samples: Iterable[InstanceSample]) -> Iterator[GaugeReading]:
     """Yields the gauges of instances; all instances of a variant share its dimensions."""
-    for one in samples:
-        metric = METRICS.get(one.name)
+    for sample in samples:
+        metric = METRICS.get(sample.name)
         if metric is not None and metric.kind is MetricKind.GAUGE and metric.namespace != OWN:
-            dimensions = _dimensions(one.endpoint, one.variant)
-            yield GaugeReading(one.name, dimensions, one.value, one.instance, one.name in _COUNTS)
+            dimensions = _dimensions(sample.endpoint, sample.variant)
+            yield GaugeReading(
+                sample.name, dimensions, sample.value, sample.instance, sample.name in _COUNTS
+            )
 
 
-def looks_at_jobs(samples: Iterable[HostSample]) -> Iterator[GaugeReading]:
+def job_gauges(samples: Iterable[HostSample]) -> Iterator[GaugeReading]:
     """Yields the gauges of job hosts; CloudWatch's `Host` is job name and host."""
-    for one in samples:
-        name = "Job" + one.name
+    for sample in samples:
+        name = "Job" + sample.name
         if name in METRICS:
-            yield GaugeReading(name, {"Host": f"{one.job}/{one.host}"}, one.value)
+            yield GaugeReading(name, {"Host": f"{sample.job}/{sample.host}"}, sample.value)
 
 
 Sample = tuple[str, Statistics]
@@ -150,7 +152,9 @@ def concurrency(in_flight: InFlightTotals) -> Statistics:
 
 def _share(hits: int, of: int) -> Statistics:
     """Counts 1 per hit and 0 per miss: the average is the rate."""
-    return of_values({one: n for one, n in ((1.0, hits), (0.0, of - hits)) if n > 0})
+    return of_values(
+        {value: count for value, count in ((1.0, hits), (0.0, of - hits)) if count > 0}
+    )
 
 
 def _evenly(count: int, total: float) -> Statistics:

@@ -19,7 +19,7 @@ __all__ = ["Recorder"]
 
 log = logging.getLogger(__name__)
 
-MOST_MINUTES = 60
+MAX_MINUTES = 60
 """minutes of unwritten values kept; older ones are dropped"""
 
 _Key = tuple[str, *tuple[tuple[str, str], ...]]
@@ -29,29 +29,29 @@ FirstVariant = Callable[[Connection, str], str | None]
 """returns the first variant of a serving endpoint"""
 
 
-class _Looks:
+class _GaugeReadings:
     """Readings of one gauge source in one minute."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._sum = self._told = 0.0
+        self._sum = self._recorded_value = 0.0
 
     def add(self, value: float, latest: bool) -> Statistics:
         """Returns the change to the minute's statistics, part of which may be written already."""
         self._count += 1
         self._sum += value
-        now = value if latest else self._sum / self._count
-        made = of_values({value: 1})
-        made.count, made.sum = float(self._count == 1), now - self._told
-        self._told = now
-        return made
+        current = value if latest else self._sum / self._count
+        change = of_values({value: 1})
+        change.count, change.sum = float(self._count == 1), current - self._recorded_value
+        self._recorded_value = current
+        return change
 
 
 class Recorder:
     """Records from any thread; a `kill -9` loses values since the last `flush`.
 
     Memory is bounded by `most_series` series a minute and, while the store cannot be written,
-    MOST_MINUTES minutes.
+    MAX_MINUTES minutes.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Recorder:
         """in the current minute, as in `_put`"""
         self._put: _Values = {}
         self._unwritten: dict[int, _Values] = {}
-        self._looks: dict[tuple[_Key, str], _Looks] = {}
+        self._readings: dict[tuple[_Key, str], _GaugeReadings] = {}
         """in the current minute, by gauge and source"""
         self._totals: _Values = {}
         """finished values since the process began"""
@@ -100,11 +100,11 @@ class Recorder:
         with self._lock:
             if not self._starts <= self._clock.now() < self._ends:
                 self._turn()
-            known = self._put.get(key) or self._open(self._put, key)
-            if known is not None:
-                known.merge(statistics)
+            current = self._put.get(key) or self._open(self._put, key)
+            if current is not None:
+                current.merge(statistics)
 
-    def look(
+    def record_gauge(
         self,
         name: str,
         dimensions: Mapping[str, str],
@@ -123,10 +123,10 @@ class Recorder:
         with self._lock:
             if not self._starts <= self._clock.now() < self._ends:
                 self._turn()
-            known = self._put.get(key) or self._open(self._put, key)
-            if known is not None:
-                looks = self._looks.setdefault((key, source), _Looks())
-                known.merge(looks.add(value, latest))
+            current = self._put.get(key) or self._open(self._put, key)
+            if current is not None:
+                readings = self._readings.setdefault((key, source), _GaugeReadings())
+                current.merge(readings.add(value, latest))
 
     def flush(self) -> None:
         """Writes new values; those that cannot be written are kept. Blocks."""
@@ -142,32 +142,36 @@ class Recorder:
                     "Samples of metrics cannot be written yet.",
                     extra={"action": "flush", "minute": minute, "error": str(error)[:200]},
                 )
-                self._keep(minute, batches[minute])
+                self._keep_unwritten(minute, batches[minute])
             else:
                 with self._lock:
                     self.dropped += dropped
 
-    def measured(self, known: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
-        """Returns totals for Prometheus, by exposed name and dimensions; drops endpoints not
-        `known`."""
+    def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
+        """Returns totals for Prometheus, by exposed name and dimensions; forgets all but
+        those of `endpoints`."""
         with self._lock:
             self._turn()
-            gone = [key for key in self._totals if dict(key[1:])["EndpointName"] not in known]
-            for key in gone:
+            deleted = [
+                key for key in self._totals if dict(key[1:])["EndpointName"] not in endpoints
+            ]
+            for key in deleted:
                 del self._totals[key]
             totals = {key: statistics.copy() for key, statistics in self._totals.items()}
         measured: dict[str, dict[tuple[str, ...], float]] = {}
         for (name, *pairs), statistics in totals.items():
-            given = dict(pairs)
-            dimensions = tuple(given.get(one, "") for one in METRICS[name].cloudwatch_dimensions)
+            named = dict(pairs)
+            dimensions = tuple(
+                named.get(dimension, "") for dimension in METRICS[name].cloudwatch_dimensions
+            )
             for exposed, value in _values(name, statistics):
                 measured.setdefault(exposed, {})[dimensions] = value
         return measured
 
     def _turn(self) -> None:
         """Moves recorded values to their minute, and starts the current minute."""
-        for given, statistics in self._recorded.items():
-            key: _Key = (given[0], *as_dimensions(_given(given)))
+        for recorded_key, statistics in self._recorded.items():
+            key: _Key = (recorded_key[0], *as_dimensions(_dimensions_of(recorded_key)))
             if key in self._totals or len(self._totals) < self._most_series:
                 self._totals.setdefault(key, Statistics()).merge(statistics)
         for values in (self._recorded, self._put):
@@ -176,7 +180,7 @@ class Recorder:
         self._recorded, self._put = {}, {}
         minute = int(self._clock.now() // 60)
         if minute != self._minute:
-            self._looks.clear()
+            self._readings.clear()
         self._minute = minute
         self._starts, self._ends = self._minute * 60.0, self._minute * 60.0 + 60
 
@@ -185,10 +189,10 @@ class Recorder:
             self.dropped += 1
             return None
         metric = METRICS.get(key[0])
-        if metric is None or not _is_about(metric, _given(key).keys()):
+        if metric is None or not _is_about(metric, _dimensions_of(key).keys()):
             self.dropped += 1
             log.error(
-                "A value is of no metric that there is.",
+                "A value was dropped: its metric or dimensions are unknown.",
                 extra={"action": "record", "metric": key[0], "dimensions": key[1:]},
             )
             return None
@@ -202,40 +206,40 @@ class Recorder:
             batch.setdefault((series, minute), Statistics()).merge(statistics)
         return len(add(connection, batch, self._most_series))
 
-    def _keep(self, minute: int, values: _Values) -> None:
+    def _keep_unwritten(self, minute: int, values: _Values) -> None:
         with self._lock:
             _merge(self._unwritten.setdefault(minute, {}), values)
-            while len(self._unwritten) > MOST_MINUTES:
+            while len(self._unwritten) > MAX_MINUTES:
                 self.dropped += len(self._unwritten.pop(min(self._unwritten)))
 
 
 def _merge(into: _Values, values: _Values) -> None:
     for key, statistics in values.items():
-        known = into.get(key)
-        if known is None:
+        current = into.get(key)
+        if current is None:
             into[key] = statistics
         else:
-            known.merge(statistics)
+            current.merge(statistics)
 
 
-def _given(key: _Key) -> dict[str, str]:
+def _dimensions_of(key: _Key) -> dict[str, str]:
     """Returns the dimensions under CloudWatch's names."""
     return {CLOUDWATCH_DIMENSIONS.get(name, name): value for name, value in key[1:]}
 
 
-def _is_about(metric: Metric, given: Set[str]) -> bool:
+def _is_about(metric: Metric, names: Set[str]) -> bool:
     """Requires the first dimension; the others may be missing, for a value of all."""
-    known = metric.cloudwatch_dimensions
-    return bool(known) and known[0] in given and given <= set(known)
+    expected = metric.cloudwatch_dimensions
+    return bool(expected) and expected[0] in names and names <= set(expected)
 
 
 def _with_variant(connection: Connection, key: _Key, first_variant: FirstVariant) -> dict[str, str]:
-    given = _given(key)
-    if "VariantName" in METRICS[key[0]].cloudwatch_dimensions and "VariantName" not in given:
-        variant = first_variant(connection, given["EndpointName"])
+    dimensions = _dimensions_of(key)
+    if "VariantName" in METRICS[key[0]].cloudwatch_dimensions and "VariantName" not in dimensions:
+        variant = first_variant(connection, dimensions["EndpointName"])
         if variant is not None:
-            given["VariantName"] = variant
-    return given
+            dimensions["VariantName"] = variant
+    return dimensions
 
 
 def _series(name: str, dimensions: dict[str, str]) -> Series:

@@ -18,8 +18,8 @@ from sagehen.services.monitoring.metering.hosts import (
     HostUsage,
     concurrency,
     dimensions_of,
-    looks_at_instances,
-    looks_at_jobs,
+    instance_gauges,
+    job_gauges,
     samples_of,
 )
 from sagehen.services.monitoring.metering.recorder import Recorder
@@ -139,29 +139,29 @@ class Sampler:
             return
         for name, dimensions, statistics in self._hosts.samples_of(samples):
             self._recorder.put(name, dimensions, statistics)
-        for look in (*looks_at_instances(samples), *looks_at_jobs(of_hosts)):
-            self._recorder.look(*look)
+        for reading in (*instance_gauges(samples), *job_gauges(of_hosts)):
+            self._recorder.record_gauge(*reading)
 
     def _sample_backlogs(self) -> None:
         """Only one of several controls that share a state samples."""
         now = self._clock.now()
         with self._database.read() as connection:
-            found = list(self._backlogs(connection, now))
-        if found:
+            gauges = list(self._backlogs(connection, now))
+        if gauges:
             with self._database.write() as connection:
-                mine = leases.acquire(connection, LEASE_NAME, self._holder, now, LEASE_SECONDS)
-            found = found if mine else []
-        self._gauges = found
-        for name, endpoint, value in found:
-            self._recorder.look(name, {"EndpointName": endpoint}, value)
+                is_holder = leases.acquire(connection, LEASE_NAME, self._holder, now, LEASE_SECONDS)
+            gauges = gauges if is_holder else []
+        self._gauges = gauges
+        for name, endpoint, value in gauges:
+            self._recorder.record_gauge(name, {"EndpointName": endpoint}, value)
 
     def _prune(self) -> None:
         """Deletes old samples, sooner if there are more than allowed."""
         with self._database.read() as connection:
-            kept = count_samples(connection)
-        share = min(1.0, self._settings.max_metric_samples / max(kept, 1))
+            count = count_samples(connection)
+        share = min(1.0, self._settings.max_metric_samples / max(count, 1))
         if share < 1:
-            extra = {"action": "prune", "samples": kept, "kept_share": round(share, 3)}
+            extra = {"action": "prune", "samples": count, "kept_share": round(share, 3)}
             log.warning("There are more samples of metrics than max_metric_samples.", extra=extra)
         before = int((self._clock.now() - self._settings.metric_retention_seconds * share) // 60)
         after: int | None = 0

@@ -97,9 +97,11 @@ def measure(
     return measured
 
 
-def merged(measured: Measured, more: Measured) -> Measured:
+def merged(measured: Measured, others: Measured) -> Measured:
     """Merges measurements that have no value in common."""
-    return {name: {**measured.get(name, {}), **more.get(name, {})} for name in {**measured, **more}}
+    return {
+        name: {**measured.get(name, {}), **others.get(name, {})} for name in {**measured, **others}
+    }
 
 
 def expose(measured: Measured) -> bytes:

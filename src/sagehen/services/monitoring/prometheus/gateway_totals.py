@@ -21,9 +21,9 @@ __all__ = [
     "VariantPresence",
 ]
 
-MOST_GATEWAYS = 256
-MOST_VARIANTS = 20_000
-MOST_LIMITS = 100
+MAX_GATEWAYS = 256
+MAX_VARIANTS = 20_000
+MAX_LIMITS = 100
 SILENT_SECONDS = 10.0
 """a gateway silent for longer is considered dead, with no requests"""
 
@@ -153,8 +153,8 @@ class GatewayReport(msgspec.Struct, frozen=True, kw_only=True):
     """identifies the process"""
     began_at: float = 0.0
     """its start, seconds since the epoch"""
-    variants: Annotated[tuple[_VariantReport, ...], msgspec.Meta(max_length=MOST_VARIANTS)]
-    limit_hits: Annotated[LimitHits, msgspec.Meta(max_length=MOST_LIMITS)] = {}
+    variants: Annotated[tuple[_VariantReport, ...], msgspec.Meta(max_length=MAX_VARIANTS)]
+    limit_hits: Annotated[LimitHits, msgspec.Meta(max_length=MAX_LIMITS)] = {}
 
 
 class Observations:
@@ -178,7 +178,7 @@ class Observations:
     def record(self, report: GatewayReport) -> None:
         """Replaces a gateway's last report."""
         identity = str(report.gateway)
-        now = {one.key: one.counts() for one in report.variants}
+        now = {variant.key: variant.counts() for variant in report.variants}
         self._add_fresh(report, now)
         before = self._gateways.pop(identity, {})
         for key, counts in before.items():
@@ -193,11 +193,11 @@ class Observations:
         self._present = dict(self._reporting())
         self._present[identity] = (
             self._clock.monotonic(),
-            {one.key: one.presence for one in report.variants},
+            {variant.key: variant.presence for variant in report.variants},
         )
-        if len(self._gateways) > MOST_GATEWAYS:
-            gone, oldest = self._gateways.popitem(last=False)
-            self._last_limit_hits.pop(gone, None)
+        if len(self._gateways) > MAX_GATEWAYS:
+            forgotten, oldest = self._gateways.popitem(last=False)
+            self._last_limit_hits.pop(forgotten, None)
             for key, counts in oldest.items():
                 self._end(key, counts)
 
@@ -216,7 +216,7 @@ class Observations:
             added = counts - old if old.is_before(counts) else counts
             if added != VariantCounts():
                 self._fresh[key] = self._fresh.get(key, VariantCounts()) + added
-            if len(self._fresh) > MOST_VARIANTS:
+            if len(self._fresh) > MAX_VARIANTS:
                 del self._fresh[next(iter(self._fresh))]
 
     def totals(self) -> dict[VariantKey, VariantCounts]:
@@ -249,14 +249,14 @@ class Observations:
         """Sums over live gateways, as if their extremes coincided."""
         sums: dict[VariantKey, VariantPresence] = {}
         for _, (_, variants) in self._reporting():
-            for key, one in variants.items():
-                mine = (key.endpoint, key.variant)
-                sums[mine] = sums.get(mine, VariantPresence()) + one
+            for key, presence in variants.items():
+                variant_key = (key.endpoint, key.variant)
+                sums[variant_key] = sums.get(variant_key, VariantPresence()) + presence
         return sums
 
     def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[CountsKey, VariantPresence]]]]:
-        since = self._clock.monotonic() - SILENT_SECONDS
-        return (item for item in self._present.items() if item[1][0] >= since)
+        earliest = self._clock.monotonic() - SILENT_SECONDS
+        return (item for item in self._present.items() if item[1][0] >= earliest)
 
     def _add_limit_hits(self, gateway: str, now: LimitHits) -> None:
         before = self._last_limit_hits.get(gateway, {})
@@ -268,12 +268,12 @@ class Observations:
 
     def _end(self, key: CountsKey, counts: VariantCounts) -> None:
         self._ended[key] = self._ended.pop(key, VariantCounts()) + counts
-        if len(self._ended) > MOST_VARIANTS:
+        if len(self._ended) > MAX_VARIANTS:
             del self._ended[next(iter(self._ended))]
 
 
 def _sums(counts: Iterable[tuple[_K, VariantCounts]]) -> dict[_K, VariantCounts]:
     sums: dict[_K, VariantCounts] = {}
-    for key, one in counts:
-        sums[key] = sums[key] + one if key in sums else one
+    for key, added in counts:
+        sums[key] = sums[key] + added if key in sums else added
     return sums

@@ -36,12 +36,12 @@ class _Condition:
     def field(self) -> str:
         return self.name.removeprefix("$").lower()
 
-    def holds(self, given: str | None) -> bool:
-        if given is None or not self.name.startswith("$"):
+    def holds(self, field_value: str | None) -> bool:
+        if field_value is None or not self.name.startswith("$"):
             return False
         if self.operation == "eq":
-            return given == self.value
-        values = given.split(",") if self.field == "content-type" else [given]
+            return field_value == self.value
+        values = field_value.split(",") if self.field == "content-type" else [field_value]
         return all(value.strip().startswith(self.value) for value in values)
 
 
@@ -66,8 +66,8 @@ class Policy:
             raise _denied("Policy expired.")
         for condition in self.conditions:
             if not condition.holds(fields.get(condition.field)):
-                said = [condition.operation, condition.name, condition.value]
-                raise _denied(f"Policy Condition failed: {json.dumps(said, ensure_ascii=False)}")
+                broken = [condition.operation, condition.name, condition.value]
+                raise _denied(f"Policy Condition failed: {json.dumps(broken, ensure_ascii=False)}")
         allowed = {condition.field for condition in self.conditions}.union(_UNCONDITIONAL)
         # A policy that omits the bucket would be valid for all buckets.
         extra = [
@@ -107,13 +107,13 @@ def read_policy(encoded: str, most_bytes: int) -> Policy:
     return Policy(_read_expiration(document["expiration"]), tuple(conditions), least, most_bytes)
 
 
-def _read_expiration(given: Any) -> float:
+def _read_expiration(value: Any) -> float:
     try:
-        if isinstance(given, str) and _EXPIRATION.fullmatch(given):
-            return datetime.fromisoformat(given).timestamp()
+        if isinstance(value, str) and _EXPIRATION.fullmatch(value):
+            return datetime.fromisoformat(value).timestamp()
     except ValueError:
         pass
-    raise _invalid(f"Invalid 'expiration' value: '{given}'")
+    raise _invalid(f"Invalid 'expiration' value: '{value}'")
 
 
 def _read_condition(item: Any) -> _Condition:
@@ -157,9 +157,9 @@ def _read_range(item: list[Any]) -> tuple[int, int]:
     return bounds[0], bounds[1]
 
 
-def _denied(why: str) -> AwsError:
-    return AwsError("AccessDenied", f"Invalid according to Policy: {why}", 403)
+def _denied(reason: str) -> AwsError:
+    return AwsError("AccessDenied", f"Invalid according to Policy: {reason}", 403)
 
 
-def _invalid(why: str) -> AwsError:
-    return AwsError("InvalidPolicyDocument", f"Invalid Policy: {why}", 400)
+def _invalid(reason: str) -> AwsError:
+    return AwsError("InvalidPolicyDocument", f"Invalid Policy: {reason}", 400)

@@ -152,9 +152,9 @@ def _too_much_before_file() -> AwsError:
     )
 
 
-def _malformed(why: str = "") -> AwsError:
+def _malformed(reason: str = "") -> AwsError:
     message = "The body of your POST request is not well-formed multipart/form-data."
-    return AwsError("MalformedPOSTRequest", f"{message} {why}".strip(), 400)
+    return AwsError("MalformedPOSTRequest", f"{message} {reason}".strip(), 400)
 
 
 def _other_than_one_file(count: int) -> AwsError:

@@ -22,7 +22,7 @@ from sagehen.services.s3.http.attributes import (
     written_headers,
 )
 from sagehen.services.s3.http.body import LARGEST_OBJECT_BYTES
-from sagehen.services.s3.http.checksums import ChecksumRequest, read_asked
+from sagehen.services.s3.http.checksums import ChecksumRequest, read_expected_checksum
 from sagehen.services.s3.http.exchange import (
     BodyStream,
     S3Exchange,
@@ -163,9 +163,11 @@ async def _begin(
     if "tagging" in fields:
         tags = read_tag_sets(parse(fields["tagging"].encode(), "Tagging"))
         attributes = msgspec.structs.replace(attributes, tags=tags)
-    asked = read_asked(headers)
-    draft = await exchange.run(lambda: exchange.store.draft(asked.algorithm if asked else None))
-    return _Upload(exchange, draft, attributes, policy, asked)
+    checksum = read_expected_checksum(headers)
+    draft = await exchange.run(
+        lambda: exchange.store.draft(checksum.algorithm if checksum else None)
+    )
+    return _Upload(exchange, draft, attributes, policy, checksum)
 
 
 class _Upload:
@@ -175,13 +177,13 @@ class _Upload:
         draft: Draft,
         attributes: Attributes,
         policy: Policy,
-        asked: ChecksumRequest | None,
+        checksum: ChecksumRequest | None,
     ) -> None:
         self.draft = draft
         self._exchange = exchange
         self._attributes = attributes
         self._policy = policy
-        self._asked = asked
+        self._checksum = checksum
         self._size = 0
         self._batch = bytearray()
 
@@ -211,11 +213,11 @@ class _Upload:
                 MinSizeAllowed=self._policy.least_bytes,
             )
         await self._write()
-        if self._asked is not None and self.draft.checksum != self._asked.value:
+        if self._checksum is not None and self.draft.checksum != self._checksum.value:
             raise AwsError(
                 "BadDigest",
-                f"The {self._asked.algorithm.upper()} you specified did not match the calculated "
-                "checksum.",
+                f"The {self._checksum.algorithm.upper()} you specified did not match the "
+                "calculated checksum.",
                 400,
             )
         exchange = self._exchange
@@ -231,15 +233,15 @@ class _Upload:
 def _headers(fields: Mapping[str, str]) -> dict[str, str]:
     if "content-md5" in fields:
         raise not_implemented("The field Content-MD5 of a form")
-    said = {
+    headers = {
         name: value
         for name, value in fields.items()
         if name in _OF_OBJECTS or (name.startswith("x-amz-") and name not in _OF_SIGNATURES)
     }
     if "acl" in fields:
-        said["x-amz-acl"] = fields["acl"]
+        headers["x-amz-acl"] = fields["acl"]
     # Web forms send their unused fields empty.
-    return {name: header_value(name, value) for name, value in said.items() if value}
+    return {name: header_value(name, value) for name, value in headers.items() if value}
 
 
 def _accepted(request: Request, fields: Mapping[str, str], info: ObjectInfo) -> Response:
@@ -248,10 +250,10 @@ def _accepted(request: Request, fields: Mapping[str, str], info: ObjectInfo) -> 
     etag = f'"{info.etag}"'
     target = fields.get("success_action_redirect") or fields.get("redirect") or ""
     if urlsplit(target).scheme in ("http", "https") and urlsplit(target).netloc:
-        told = urlencode({"bucket": info.bucket, "key": info.key, "etag": etag})
+        parameters = urlencode({"bucket": info.bucket, "key": info.key, "etag": etag})
         # A header holds ASCII without spaces and controls.
         safe = quote(target, safe="%/:?#[]@!$&'()*+,;=~-._")
-        headers["location"] = f"{safe}{'&' if '?' in target else '?'}{told}"
+        headers["location"] = f"{safe}{'&' if '?' in target else '?'}{parameters}"
         return Response(303, headers)
     status = _STATUSES.get(fields.get("success_action_status", ""), 204)
     if status != 201:

@@ -77,15 +77,15 @@ def refuse_unknown(headers: Mapping[str, str]) -> None:
 
 def read_attributes(headers: Mapping[str, str], acl: str = "private") -> Attributes:
     """Raises AwsError InvalidStorageClass, InvalidTag, MetadataTooLarge and others."""
-    kept = {name: headers[name] for name in (*_KEPT, *_ENCRYPTION) if name in headers}
-    if "aws-chunked" in kept.get("content-encoding", ""):
+    stored = {name: headers[name] for name in (*_KEPT, *_ENCRYPTION) if name in headers}
+    if "aws-chunked" in stored.get("content-encoding", ""):
         # aws-chunked encodes the request's body, not the object.
-        parts = [part.strip() for part in kept.pop("content-encoding").split(",")]
+        parts = [part.strip() for part in stored.pop("content-encoding").split(",")]
         if others := [part for part in parts if part not in ("", "aws-chunked")]:
-            kept["content-encoding"] = ",".join(others)
-    _check_encryption(kept)
+            stored["content-encoding"] = ",".join(others)
+    _check_encryption(stored)
     return Attributes(
-        headers=kept,
+        headers=stored,
         metadata=_read_metadata(headers),
         tags=_read_tags(headers.get("x-amz-tagging", "")),
         storage_class=_read_storage_class(headers),
@@ -130,13 +130,15 @@ def written_headers(info: ObjectInfo) -> dict[str, str]:
 
 
 def encryption_headers(attributes: Attributes) -> dict[str, str]:
-    asked = {name: attributes.headers[name] for name in _ENCRYPTION if name in attributes.headers}
-    return {**_DEFAULT_ENCRYPTION, **asked}
+    requested = {
+        name: attributes.headers[name] for name in _ENCRYPTION if name in attributes.headers
+    }
+    return {**_DEFAULT_ENCRYPTION, **requested}
 
 
-def _check_encryption(kept: Mapping[str, str]) -> None:
-    algorithm = kept.get(_ENCRYPTION[0])
-    if _ENCRYPTION[1] in kept and algorithm not in _BY_KMS:
+def _check_encryption(headers: Mapping[str, str]) -> None:
+    algorithm = headers.get(_ENCRYPTION[0])
+    if _ENCRYPTION[1] in headers and algorithm not in _BY_KMS:
         raise invalid_argument(
             "Server Side Encryption with AWS KMS managed key requires HTTP header "
             "x-amz-server-side-encryption : aws:kms",
@@ -168,19 +170,19 @@ def _read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
     return metadata
 
 
-def _read_tags(given: str) -> dict[str, str]:
+def _read_tags(header: str) -> dict[str, str]:
     try:
-        pairs = parse_qsl(given, keep_blank_values=True, errors="strict", max_num_fields=50)
+        pairs = parse_qsl(header, keep_blank_values=True, errors="strict", max_num_fields=50)
     except ValueError:
         message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query "
         raise invalid_argument(
-            f"{message}parameters without tag name duplicates.", "x-amz-tagging", given
+            f"{message}parameters without tag name duplicates.", "x-amz-tagging", header
         ) from None
     return check_tags(pairs)
 
 
 def _read_storage_class(headers: Mapping[str, str]) -> str:
-    given = headers.get("x-amz-storage-class", "STANDARD")
-    if given not in _STORAGE_CLASSES:
+    storage_class = headers.get("x-amz-storage-class", "STANDARD")
+    if storage_class not in _STORAGE_CLASSES:
         raise AwsError("InvalidStorageClass", "The storage class you specified is not valid", 400)
-    return given
+    return storage_class

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from sagehen.services.s3.http.checksums import ChecksumRequest, read_asked
+from sagehen.services.s3.http.checksums import ChecksumRequest, read_expected_checksum
 from sagehen.services.s3.http.chunked import ChunkedDecoder
 from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.storage.digests import base64_of, new_digest
@@ -41,7 +41,7 @@ class BodyPlan:
     signed_chunks: bool
     sha256: str | None
     md5: bytes | None
-    asked: ChecksumRequest | None
+    expected: ChecksumRequest | None
     algorithm: str | None
     """of the checksum to compute"""
 
@@ -87,11 +87,13 @@ def plan_body(exchange: S3Exchange, algorithm: str | None = None) -> BodyPlan:
     is_encoded = exchange.identity.payload_mode.startswith("STREAMING-")
     if "content-length" not in exchange.headers and not is_encoded:
         raise _no_length("content-length")
-    return _plan(exchange, read_asked(exchange.headers), algorithm, LARGEST_OBJECT_BYTES)
+    return _plan(
+        exchange, read_expected_checksum(exchange.headers), algorithm, LARGEST_OBJECT_BYTES
+    )
 
 
 def _plan(
-    exchange: S3Exchange, asked: ChecksumRequest | None, algorithm: str | None, largest: int
+    exchange: S3Exchange, expected: ChecksumRequest | None, algorithm: str | None, largest: int
 ) -> BodyPlan:
     headers, mode = exchange.headers, exchange.identity.payload_mode
     chunked = mode.startswith("STREAMING-")
@@ -110,8 +112,8 @@ def _plan(
         signed_chunks=mode.startswith(_SIGNED_CHUNKS),
         sha256=mode if len(mode) == 64 else None,
         md5=_read_md5(headers.get("content-md5")),
-        asked=asked,
-        algorithm=algorithm or (asked.algorithm if asked else None),
+        expected=expected,
+        algorithm=algorithm or (expected.algorithm if expected else None),
     )
 
 
@@ -156,8 +158,8 @@ async def read_document(exchange: S3Exchange, *, is_checked_later: bool = False)
     Args:
         is_checked_later: the checksum headers do not describe this document.
     """
-    asked = None if is_checked_later else read_asked(exchange.headers)
-    plan = _plan(exchange, asked, None, _LARGEST_DOCUMENT_BYTES)
+    expected = None if is_checked_later else read_expected_checksum(exchange.headers)
+    plan = _plan(exchange, expected, None, _LARGEST_DOCUMENT_BYTES)
     held = _Held(plan.algorithm)
     intake = _Intake(exchange, plan, held)
     async for data in exchange.stream:
@@ -208,22 +210,22 @@ class _Intake:
         self._check_checksum()
 
     def _check_checksum(self) -> None:
-        asked = self._plan.asked
-        if asked is None or asked.algorithm != self._plan.algorithm:
+        expected = self._plan.expected
+        if expected is None or expected.algorithm != self._plan.algorithm:
             return
-        value = asked.value
+        value = expected.value
         if value is None:
-            value = self._decoder.trailers.get(asked.header) if self._decoder else None
+            value = self._decoder.trailers.get(expected.header) if self._decoder else None
         if value is None:
             raise AwsError(
                 "MalformedTrailerError",
-                f"The request was to have the trailer {asked.header}, and has not.",
+                f"The request was to have the trailer {expected.header}, and has not.",
                 400,
             )
         if self._sink.checksum != value:
             raise AwsError(
                 "BadDigest",
-                f"The {asked.algorithm.upper()} you specified did not match the calculated "
+                f"The {expected.algorithm.upper()} you specified did not match the calculated "
                 "checksum.",
                 400,
             )
@@ -275,23 +277,23 @@ def _start(exchange: S3Exchange, intake: _Intake, pieces: list[bytes]) -> asynci
 
 def _read_size(exchange: S3Exchange, chunked: bool) -> int:
     name = "x-amz-decoded-content-length" if chunked else "content-length"
-    given = exchange.headers.get(name)
-    if given is None and not chunked and "transfer-encoding" not in exchange.headers:
+    text = exchange.headers.get(name)
+    if text is None and not chunked and "transfer-encoding" not in exchange.headers:
         return 0
-    if given is None or not given.isascii() or not given.isdigit() or len(given) > _MOST_DIGITS:
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
         raise _no_length(name)
-    return int(given)
+    return int(text)
 
 
 def _no_length(name: str) -> AwsError:
     return AwsError("MissingContentLength", f"You must provide the {name} HTTP header.", 411)
 
 
-def _read_md5(given: str | None) -> bytes | None:
-    if given is None:
+def _read_md5(header: str | None) -> bytes | None:
+    if header is None:
         return None
     try:
-        value = base64.b64decode(given, validate=True)
+        value = base64.b64decode(header, validate=True)
     except (binascii.Error, ValueError):
         value = b""
     if len(value) != 16:

@@ -16,7 +16,7 @@ __all__ = [
     "checksum_headers",
     "element_name",
     "read_algorithm",
-    "read_asked",
+    "read_expected_checksum",
     "read_object_checksum",
 ]
 
@@ -44,22 +44,24 @@ class ChecksumRequest:
         return _HEADER + self.algorithm
 
 
-def read_asked(headers: Mapping[str, str]) -> ChecksumRequest | None:
+def read_expected_checksum(headers: Mapping[str, str]) -> ChecksumRequest | None:
     """Raises AwsError for several checksums, a malformed value or an unknown algorithm."""
-    given = {n: v for n, v in headers.items() if n.startswith(_HEADER) and n not in _NOT_VALUES}
+    checksums = {n: v for n, v in headers.items() if n.startswith(_HEADER) and n not in _NOT_VALUES}
     announced = headers.get("x-amz-trailer", "").strip().lower()
-    if len(given) + bool(announced) > 1:
+    if len(checksums) + bool(announced) > 1:
         raise invalid_request(
             "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."
         )
-    for name, value in given.items():
-        return ChecksumRequest(_known(name.removeprefix(_HEADER), name), _checked(name, value))
+    for name, value in checksums.items():
+        return ChecksumRequest(
+            _checked_algorithm(name.removeprefix(_HEADER), name), _checked_value(name, value)
+        )
     if announced:
         if not announced.startswith(_HEADER):
             raise invalid_request(
                 "The value specified in the x-amz-trailer header is not supported"
             )
-        return ChecksumRequest(_known(announced.removeprefix(_HEADER), announced), None)
+        return ChecksumRequest(_checked_algorithm(announced.removeprefix(_HEADER), announced), None)
     if headers.get("x-amz-sdk-checksum-algorithm"):
         raise invalid_request(
             "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or "
@@ -73,14 +75,16 @@ def read_object_checksum(headers: Mapping[str, str]) -> str | None:
     for name, value in headers.items():
         algorithm = name.removeprefix(_HEADER)
         if name.startswith(_HEADER) and algorithm in ALGORITHMS:
-            _checked(name, value.partition("-")[0])
+            _checked_value(name, value.partition("-")[0])
             return value
     return None
 
 
 def read_algorithm(headers: Mapping[str, str]) -> str | None:
-    given = headers.get(f"{_HEADER}algorithm")
-    return _known(given.lower(), f"{_HEADER}algorithm: {given}") if given else None
+    algorithm = headers.get(f"{_HEADER}algorithm")
+    if not algorithm:
+        return None
+    return _checked_algorithm(algorithm.lower(), f"{_HEADER}algorithm: {algorithm}")
 
 
 def checksum_headers(checksum: Checksum | None) -> dict[str, str]:
@@ -104,13 +108,15 @@ def element_name(algorithm: str) -> str:
     return _ELEMENTS[algorithm]
 
 
-def _known(algorithm: str, said: str) -> str:
+def _checked_algorithm(algorithm: str, description: str) -> str:
     if algorithm not in ALGORITHMS:
-        raise not_implemented(f"The checksum of {said!r} (there are {', '.join(ALGORITHMS)})")
+        raise not_implemented(
+            f"The checksum of {description!r} (there are {', '.join(ALGORITHMS)})"
+        )
     return algorithm
 
 
-def _checked(name: str, value: str) -> str:
+def _checked_value(name: str, value: str) -> str:
     try:
         raw = base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):

@@ -62,12 +62,12 @@ def read_write_condition(headers: Mapping[str, str]) -> WriteCondition:
     )
 
 
-def read_range(given: str | None, size: int) -> tuple[int, int] | None:
+def read_range(header: str | None, size: int) -> tuple[int, int] | None:
     """Returns the first byte and length, or None for the whole object.
 
     Ignores headers other than one byte range, as in RFC 9110. Raises AwsError InvalidRange.
     """
-    unit, _, spans = (given or "").replace(" ", "").partition("=")
+    unit, _, spans = (header or "").replace(" ", "").partition("=")
     first, dash, last = spans.partition("-")
     if unit != "bytes" or not dash or not (first + last).isdigit() or not spans.isascii():
         return None
@@ -84,14 +84,14 @@ def read_range(given: str | None, size: int) -> tuple[int, int] | None:
             "InvalidRange",
             "The requested range is not satisfiable",
             416,
-            RangeRequested=given,
+            RangeRequested=header,
             ActualObjectSize=size,
         )
     return start, end - start
 
 
-def _names(given: str, etag: str) -> bool:
-    named = [name.strip().removeprefix("W/").strip('"') for name in given.split(",")]
+def _names(header: str, etag: str) -> bool:
+    named = [name.strip().removeprefix("W/").strip('"') for name in header.split(",")]
     return "*" in named or etag in named
 
 

@@ -131,10 +131,10 @@ def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
         header = name.lower()
         if not header.startswith("x-amz-") or header in _LINK_PARAMETERS:
             continue
-        made = header_value(name, value)
-        if {**hoisted, **request.headers}.get(header, made) != made:
+        hoisted_value = header_value(name, value)
+        if {**hoisted, **request.headers}.get(header, hoisted_value) != hoisted_value:
             raise invalid_argument("The header comes more than once.", name, value)
-        hoisted[header] = made
+        hoisted[header] = hoisted_value
     return replace(request, headers={**hoisted, **request.headers}) if hoisted else request
 
 

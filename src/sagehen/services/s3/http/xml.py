@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from sagehen.services.s3.errors import invalid_argument, malformed_xml
 from sagehen.wire.errors import AwsError
+from sagehen.wire.values import MalformedValue
+from sagehen.wire.xml import local_name, read_document
 
 __all__ = [
     "NAMESPACE",
@@ -47,39 +49,26 @@ def document(name: str, inner: Iterable[str]) -> bytes:
     return f'{head}<{name} xmlns="{NAMESPACE}">{body}</{name}>'.encode()
 
 
-class _NoDoctype(ElementTree.TreeBuilder):
-    """Refuses document types, which could define entities."""
-
-    def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
-        raise malformed_xml()
-
-
-def parse(data: bytes, root: str) -> ElementTree.Element:
+def parse(data: bytes, root: str) -> Element:
     """Raises AwsError MalformedXML, also for another root."""
-    parser = ElementTree.XMLParser(target=_NoDoctype())
     try:
-        parser.feed(data)
-        found: ElementTree.Element = parser.close()
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
+        root_element = read_document(data)
+    except MalformedValue as error:
         raise malformed_xml() from error
-    if _local(found) != root:
+    if local_name(root_element.tag) != root:
         raise malformed_xml()
-    return found
+    return root_element
 
 
-def children(parent: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+def children(parent: Element, name: str) -> list[Element]:
     """Returns direct children of that name, in any namespace."""
-    return [child for child in parent if _local(child) == name]
+    return [child for child in parent if local_name(child.tag) == name]
 
 
-def child_text(parent: ElementTree.Element, name: str) -> str | None:
+def child_text(parent: Element, name: str) -> str | None:
     for child in children(parent, name):
         return child.text or ""
     return None
-
-
-def _local(found: ElementTree.Element) -> str:
-    return found.tag.rpartition("}")[2]
 
 
 def iso_time(seconds: float) -> str:
@@ -95,13 +84,13 @@ _VERSION_ID = re.compile(r"[A-Za-z0-9._+/=-]{32,1024}")
 
 def check_version(query: Mapping[str, str], key: str) -> None:
     """Raises AwsError unless the version is `null`, the only one."""
-    given = query.get("versionId", NULL_VERSION)
-    if given == NULL_VERSION:
+    version_id = query.get("versionId", NULL_VERSION)
+    if version_id == NULL_VERSION:
         return
-    if not given:
-        raise invalid_argument("Version id cannot be the empty string", "versionId", given)
-    if not _VERSION_ID.fullmatch(given):
-        raise invalid_argument("Invalid version id specified", "versionId", given)
+    if not version_id:
+        raise invalid_argument("Version id cannot be the empty string", "versionId", version_id)
+    if not _VERSION_ID.fullmatch(version_id):
+        raise invalid_argument("Invalid version id specified", "versionId", version_id)
     raise AwsError(
-        "NoSuchVersion", "The specified version does not exist.", 404, Key=key, VersionId=given
+        "NoSuchVersion", "The specified version does not exist.", 404, Key=key, VersionId=version_id
     )

@@ -94,26 +94,26 @@ class Bookkeeping:
         return [False] * len(smalls)
 
     def read_rows(
-        self, connection: Connection, places: Sequence[tuple[str, str]]
+        self, connection: Connection, keys: Sequence[tuple[str, str]]
     ) -> list[SmallObject]:
         return []
 
     def recover(self) -> int:
         if not self._is_pair():
             return 0
-        found = self._files.put_back(self._known)
-        if found:
-            about = {"action": "recover_files", "count": found}
-            log.warning("Files of objects were taken out of the trash again.", extra=about)
-        return found
+        count = self._files.put_back(self._known)
+        if count:
+            extra = {"action": "recover_files", "count": count}
+            log.warning("Files of objects were taken out of the trash again.", extra=extra)
+        return count
 
     def sweep(self) -> int:
         if not self._is_pair():
             # Another installation's state would make all files look unused.
-            about: dict[str, object] = {"action": "sweep_files"}
+            extra: dict[str, object] = {"action": "sweep_files"}
             log.error(
                 "The files of objects are not swept: nothing shows that they belong to this state.",
-                extra=about,
+                extra=extra,
             )
             return 0
         now = self._clock.now()
@@ -155,7 +155,7 @@ class Bookkeeping:
 
 
 def find_bucket(connection: Connection, name: str, *, lock: bool = False) -> Bucket:
-    """With `lock`, locks the bucket until the transaction ends. Raises NoSuchBucket."""
+    """Locks the bucket until the transaction ends, with `lock`. Raises NoSuchBucket."""
     bucket = rows.find_bucket(connection, name, lock=lock)
     if bucket is None:
         raise NoSuchBucket(f"There is no bucket {name}.")

@@ -2,16 +2,13 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from sagehen.services.s3.storage.crc import CRC32, CRC32C, CRC64NVME, Crc
 from sagehen.services.s3.storage.records import Blob, Checksum, ChecksumKind
 
 __all__ = ["ALGORITHMS", "JOINABLE", "Digest", "base64_of", "joined_checksum", "new_digest"]
-
-JOINABLE: Mapping[str, Crc] = {"crc32": CRC32, "crc32c": CRC32C, "crc64nvme": CRC64NVME}
-"""algorithms that can join checksums of pieces"""
 
 ALGORITHMS: Mapping[str, int] = {
     "crc32": 4,
@@ -24,6 +21,9 @@ ALGORITHMS: Mapping[str, int] = {
 }
 """bytes of each algorithm's value"""
 
+JOINABLE = ("crc32", "crc32c", "crc64nvme")
+"""algorithms that can join checksums of pieces"""
+
 
 class Digest(Protocol):
     def update(self, data: bytes, /) -> None: ...
@@ -32,21 +32,32 @@ class Digest(Protocol):
 
 
 class _CrcDigest:
-    def __init__(self, crc: Crc) -> None:
-        self._crc = crc
+    def __init__(self, algorithm: str) -> None:
+        self._size = ALGORITHMS[algorithm]
+        self._update = _crc_function(algorithm)
         self._value = 0
 
     def update(self, data: bytes, /) -> None:
-        self._value = self._crc.update(self._value, data)
+        self._value = self._update(data, self._value)
 
     def digest(self) -> bytes:
-        return self._value.to_bytes(self._crc.size, "big")
+        return self._value.to_bytes(self._size, "big")
 
 
 def new_digest(algorithm: str) -> Digest:
     if algorithm in JOINABLE:
-        return _CrcDigest(JOINABLE[algorithm])
+        return _CrcDigest(algorithm)
     return hashlib.new(algorithm, usedforsecurity=False)
+
+
+def _crc_function(algorithm: str) -> Callable[[bytes, int], int]:
+    """Returns a function of data and of the CRC of the data before."""
+    if algorithm == "crc32":
+        return zlib.crc32
+    from awscrt import checksums  # 8 MiB, for clients that choose these algorithms
+
+    function: Callable[[bytes, int], int] = getattr(checksums, algorithm)
+    return function
 
 
 def base64_of(value: bytes) -> str:
@@ -59,8 +70,15 @@ def joined_checksum(algorithm: str, kind: ChecksumKind, parts: Sequence[Blob]) -
         digest = new_digest(algorithm)
         digest.update(b"".join(values))
         return Checksum(algorithm, f"{base64_of(digest.digest())}-{len(parts)}", kind)
-    crc = JOINABLE[algorithm]
+    whole = _joined_crc(algorithm, values, [part.size for part in parts])
+    return Checksum(algorithm, base64_of(whole), kind)
+
+
+def _joined_crc(algorithm: str, values: Sequence[bytes], sizes: Sequence[int]) -> bytes:
+    from awscrt import checksums
+
+    combine = getattr(checksums, f"combine_{algorithm}")
     whole = 0
-    for part, value in zip(parts, values, strict=True):
-        whole = crc.join(whole, int.from_bytes(value, "big"), part.size)
-    return Checksum(algorithm, base64_of(whole.to_bytes(crc.size, "big")), kind)
+    for value, size in zip(values, sizes, strict=True):
+        whole = combine(whole, int.from_bytes(value, "big"), size)
+    return whole.to_bytes(ALGORITHMS[algorithm], "big")

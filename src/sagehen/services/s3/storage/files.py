@@ -313,8 +313,8 @@ def _is_old(path: Path, before: float) -> bool:
 def _remove_old(path: Path, before: float, by_modified: bool = False) -> bool:
     # A sweep or a discard may remove the file at any time.
     try:
-        found = path.stat()
-        if (found.st_mtime if by_modified else found.st_ctime) >= before:
+        status = path.stat()
+        if (status.st_mtime if by_modified else status.st_ctime) >= before:
             return False
         path.unlink()
     except FileNotFoundError:

@@ -175,7 +175,7 @@ class ForeignObjectStore(Bookkeeping):
     ) -> ObjectInfo:
         self.bucket(bucket)
         path = _path(bucket, key)
-        _check_kept(attributes)
+        _check_storable(attributes)
         with _ours(key):
             obstore.put(
                 self._remote,
@@ -287,7 +287,7 @@ def _ours(key: str = "") -> Iterator[None]:
         raise Unavailable(f"The object store failed: {_first_line(error)}") from error
 
 
-def _check_kept(attributes: Attributes) -> None:
+def _check_storable(attributes: Attributes) -> None:
     """Raises NotSupported for attributes that the remote would drop."""
     if attributes.tags:
         raise NotSupported("Object tags are not possible with this object store.")
@@ -363,9 +363,9 @@ def _to_remote(attributes: Attributes) -> dict[str, str]:
     return {**attributes.metadata, **named}
 
 
-def _from_remote(kept: Mapping[str, str]) -> Attributes:
+def _from_remote(attributes: Mapping[str, str]) -> Attributes:
     names = {remote: name for name, remote in _KEPT_HEADERS.items()}
-    headers = {names[name]: value for name, value in kept.items() if name in names}
-    others = {name: value for name, value in kept.items() if name not in names}
+    headers = {names[name]: value for name, value in attributes.items() if name in names}
+    others = {name: value for name, value in attributes.items() if name not in names}
     others.pop("Storage-Class", None)
     return Attributes(headers=headers, metadata=others)

@@ -26,9 +26,9 @@ def fold(query: ListingQuery, fetch: Fetch) -> Listing:
     start, inclusive = _start(query)
     last = query.after
     while True:
-        given = len(listing.objects) + len(listing.common_prefixes)
-        wanted = query.limit + 1 - given
-        batch = fetch(start, inclusive, wanted)
+        count = len(listing.objects) + len(listing.common_prefixes)
+        batch_size = query.limit + 1 - count
+        batch = fetch(start, inclusive, batch_size)
         skipping = ""
         for info in batch:
             if skipping and info.key.startswith(skipping):
@@ -41,9 +41,9 @@ def fold(query: ListingQuery, fetch: Fetch) -> Listing:
             else:
                 listing.common_prefixes.append(common)
             skipping, last = common or "", common or info.key
-        if len(batch) < wanted:
+        if len(batch) < batch_size:
             return _finished(listing, last, truncated=False)
-        start, inclusive = _behind(skipping) if skipping else (batch[-1].key.encode(), False)
+        start, inclusive = _after(skipping) if skipping else (batch[-1].key.encode(), False)
 
 
 def _finished(listing: Listing, last: str, *, truncated: bool) -> Listing:
@@ -59,11 +59,11 @@ def _start(query: ListingQuery) -> tuple[bytes, bool]:
     if query.after.startswith(query.prefix) and query.after:
         common = common_prefix(query.after, query.prefix, query.delimiter)
         if common is not None:
-            return _behind(common)
+            return _after(common)
     return query.after.encode(), not query.after
 
 
-def _behind(common: str) -> tuple[bytes, bool]:
+def _after(common: str) -> tuple[bytes, bool]:
     """Returns the first possible key after all that start with `common`."""
     raw = common.encode()
     return raw[:-1] + bytes([raw[-1] + 1]), True

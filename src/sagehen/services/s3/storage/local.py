@@ -62,10 +62,10 @@ class LocalObjectStore(Bookkeeping):
     def open(self, bucket: str, key: str) -> LocalObject:
         for _ in range(_TRIES_WHILE_REPLACED):
             with self._database.read() as connection:
-                found = rows.open_object(connection, bucket, key)
-                if found is None:
+                row = rows.open_object(connection, bucket, key)
+                if row is None:
                     raise _missing(connection, bucket, key)
-                info, data = found
+                info, data = row
                 blobs = [] if data is not None else rows.list_blobs(connection, info.object_id)
             # The object may be replaced before its files are opened.
             with contextlib.suppress(FileNotFoundError):
@@ -106,22 +106,24 @@ class LocalObjectStore(Bookkeeping):
     def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
         # PostgreSQL rejects text with a NUL.
         buckets = sorted({small.bucket for small in smalls if "\0" not in small.bucket})
-        there = {name for name in buckets if rows.find_bucket(connection, name, lock=True)}
+        existing_buckets = {
+            name for name in buckets if rows.find_bucket(connection, name, lock=True)
+        }
         # Only `put` removes replaced files, after its commit.
         in_files = rows.in_files(connection, [(small.bucket, small.key) for small in smalls])
-        made = [
+        new_rows = [
             self._make_row(small)
-            if small.bucket in there and (small.bucket, small.key) not in in_files
+            if small.bucket in existing_buckets and (small.bucket, small.key) not in in_files
             else None
             for small in smalls
         ]
-        rows.put_objects(connection, [row for row in made if row is not None])
-        return [row is not None for row in made]
+        rows.put_objects(connection, [row for row in new_rows if row is not None])
+        return [row is not None for row in new_rows]
 
     def read_rows(
-        self, connection: Connection, places: Sequence[tuple[str, str]]
+        self, connection: Connection, keys: Sequence[tuple[str, str]]
     ) -> list[SmallObject]:
-        return [SmallObject(*found) for found in rows.read_objects(connection, places)]
+        return [SmallObject(*row) for row in rows.read_objects(connection, keys)]
 
     def _make_row(self, small: SmallObject) -> tuple[ObjectInfo, bytes] | None:
         if len(small.data) > MOST_HELD_BYTES:
@@ -299,9 +301,9 @@ def _sole_blob(info: ObjectInfo, blob_id: str) -> Blob:
 
 
 def _checksum_of(source: LocalObject, algorithm: str | None) -> Checksum | None:
-    kept = source.info.checksum
-    if algorithm is None or (kept is not None and kept.algorithm == algorithm):
-        return kept
+    stored = source.info.checksum
+    if algorithm is None or (stored is not None and stored.algorithm == algorithm):
+        return stored
     digest = new_digest(algorithm)
     for chunk in source.chunks():
         digest.update(chunk)

@@ -1,36 +1,42 @@
-"""Opens the object store that the settings name."""
+"""Opens the object store that the settings name, at once or on first use.
 
-from typing import TYPE_CHECKING, Any
+Imports SQLAlchemy and obstore on first use only: agents import this module.
+"""
+
+import threading
+from typing import TYPE_CHECKING, Any, cast
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SettingError
 from sagehen.base.home import Home
-from sagehen.services.s3.storage.bookkeeping import Keeping
-from sagehen.services.s3.storage.local import LocalObjectStore
 from sagehen.services.s3.storage.store import ObjectStore
-from sagehen.state.database import Database
-from sagehen.state.group_commit import GroupCommit
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
+    from sagehen.state.database import Database
+    from sagehen.state.group_commit import GroupCommit
 
-__all__ = ["open_object_store", "open_remote"]
+__all__ = ["LateObjectStore", "open_object_store", "open_remote"]
 
 
 def open_object_store(
     settings: "Settings",
     home: Home,
-    database: Database,
+    database: "Database",
     clock: Clock,
-    writes: GroupCommit | None = None,
+    writes: "GroupCommit | None" = None,
 ) -> ObjectStore:
     """Opens the store; any number of processes may, but only one may sweep.
 
     Raises SettingError where obstore rejects `object_store_url` or its options.
     """
+    from sagehen.services.s3.storage.bookkeeping import Keeping
+
     remote = open_remote(settings)
     keeping = Keeping(settings.object_trash_seconds, settings.object_grace_seconds)
     if remote is None:
+        from sagehen.services.s3.storage.local import LocalObjectStore
+
         return LocalObjectStore(database, home.objects, clock, writes, keeping)
     from sagehen.services.s3.storage.foreign import ForeignObjectStore
 
@@ -52,8 +58,8 @@ def open_remote(settings: "Settings") -> Any:
         return from_url(settings.object_store_url, config=options or None, client_options=client)
     except (BaseError, ValueError, TypeError) as error:
         # Later lines dump obstore's structures.
-        said = str(error).partition("\n")[0]
-        raise SettingError(f"object_store_url or object_store_options: {said}") from error
+        reason = str(error).partition("\n")[0]
+        raise SettingError(f"object_store_url or object_store_options: {reason}") from error
     except BaseException as error:
         # obstore answers an unknown option with a Rust panic.
         if type(error).__name__ != "PanicException":
@@ -61,3 +67,37 @@ def open_remote(settings: "Settings") -> Any:
         raise SettingError(
             f"object_store_options has an option that obstore does not know: {sorted(options)}"
         ) from error
+
+
+class LateObjectStore:
+    """Delays loading the database (14 MiB) until an agent first fetches something."""
+
+    def __init__(self, settings: "Settings", home: Home, clock: Clock) -> None:
+        self._settings = settings
+        self._home = home
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._database: Database | None = None
+        self._store: ObjectStore | None = None
+
+    def as_store(self) -> ObjectStore:
+        return cast("ObjectStore", self)
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # Python calls this only for attributes the class lacks; any thread may be first.
+        return getattr(self._opened(), name)
+
+    def _opened(self) -> ObjectStore:
+        with self._lock:
+            if self._store is None:
+                from sagehen.state.database import Database
+
+                self._database = Database(self._settings.state_url)
+                self._store = open_object_store(
+                    self._settings, self._home, self._database, self._clock
+                )
+            return self._store

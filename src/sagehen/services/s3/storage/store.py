@@ -129,7 +129,7 @@ class ObjectStore(Protocol):
         """
 
     def read_rows(
-        self, connection: "Connection", places: Sequence[tuple[str, str]]
+        self, connection: "Connection", keys: Sequence[tuple[str, str]]
     ) -> list[SmallObject]:
         """Returns the objects that the transaction can read."""
 

@@ -51,6 +51,8 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
     parts: list[ChosenPart]
     checksum: str | None = None
+    """expected, if given; a composite one may be without its number of parts"""
+    checksum_kind: str | None = None
     """expected, if given"""
     size: int | None = None
     """expected bytes, if given"""
@@ -182,9 +184,7 @@ class Uploads:
         checksum = None
         if upload.algorithm is not None:
             checksum = joined_checksum(upload.algorithm, upload.kind, blobs)
-        if completion.checksum is not None and (
-            checksum is None or completion.checksum.partition("-")[0] != _bare(checksum)
-        ):
+        if not _is_expected(completion, upload, checksum):
             raise DigestMismatch(
                 f"The {(upload.algorithm or 'checksum').upper()} you specified did not match the "
                 "calculated checksum."
@@ -221,8 +221,12 @@ def _choose(uploaded: Sequence[Blob], chosen: Sequence[ChosenPart]) -> list[Blob
     return blobs
 
 
-def _bare(checksum: Checksum) -> str:
-    return checksum.value.partition("-")[0]
+def _is_expected(completion: Completion, upload: Upload, checksum: Checksum | None) -> bool:
+    if checksum is None:
+        return completion.checksum is None
+    bare = checksum.value.partition("-")[0]
+    is_kind = completion.checksum_kind in (None, upload.kind.value)
+    return is_kind and completion.checksum in (None, bare, checksum.value)
 
 
 def _etag_of(blobs: Sequence[Blob]) -> str:

@@ -19,8 +19,8 @@ from sagehen.services.messaging.sns.records import Notice
 from sagehen.services.s3.storage.errors import BucketExists
 from sagehen.services.s3.storage.records import is_bucket_name
 from sagehen.services.sagemaker.errors import refused
-from sagehen.services.sagemaker.hosting import endpoint_config_store as endpoint_configs
 from sagehen.services.sagemaker.hosting.containers import containers_of
+from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs
 from sagehen.services.sagemaker.hosting.records import ModelRecord
 from sagehen.wire.errors import AwsError
 
@@ -38,7 +38,7 @@ _PATHS = ("S3OutputPath", "S3FailurePath")
 
 
 def check_async_config(params: dict[str, Any]) -> None:
-    """Check AsyncInferenceConfig, all but its models; raises AwsError. `check_shadow` refuses
+    """Checks AsyncInferenceConfig, all but its models; raises AwsError. `check_shadow` refuses
     shadow variants."""
     asynchronous = params.get("AsyncInferenceConfig")
     if asynchronous is None:
@@ -62,7 +62,7 @@ def check_async_models(definition: dict[str, Any], models: Iterable[ModelRecord]
         containers = containers_of(model.definition)
         if len(containers) > 1:
             raise _not_with_async(f"models of several containers (model {model.name})")
-        if any(one.get("Mode") == "MultiModel" for one in containers):
+        if any(container.get("Mode") == "MultiModel" for container in containers):
             raise _not_with_async(f"multi-model endpoints (model {model.name})")
 
 
@@ -87,7 +87,7 @@ def plan_async(
 
 
 def make_default_bucket(call: RequestContext, config_name: str) -> None:
-    """Create the default output bucket if the config names no output path.
+    """Creates the default output bucket if the config names no output path.
 
     Call it before the transaction that deploys: the object store may be far away.
     """
@@ -117,7 +117,7 @@ def _check_path(member: str, path: str) -> None:
     ends_early = path.startswith("https:") and ("?" in path or "#" in path)
     if not is_bucket_name(bucket) or ends_early or not path.isprintable():
         raise refused(
-            f"{member} {path!r} is no place in S3. Give s3://bucket/prefix, or "
+            f"{member} {path!r} is not an address in S3. Give s3://bucket/prefix, or "
             "https://bucket.s3.region.amazonaws.com/prefix."
         )
 
@@ -134,20 +134,20 @@ def try_topics(call: RequestContext, connection: Connection, plan: AsyncPlan | N
 
     If `topics_required` is off, missing topics are only logged.
     """
-    wanted = (plan.success_topic, plan.error_topic) if plan else ()
+    arns = (plan.success_topic, plan.error_topic) if plan else ()
     missing = [
         arn
-        for arn in dict.fromkeys(filter(None, wanted))
+        for arn in dict.fromkeys(filter(None, arns))
         if not topics.publish(connection, _notice(arn, call.clock.now()))
     ]
     if not missing:
         return None
-    here = call.arns.sns("")
-    strange = not all(arn.startswith(here) for arn in missing)
+    prefix = call.arns.sns("")
+    some_foreign = not all(arn.startswith(prefix) for arn in missing)
     reason = (
         f"The TestNotification could not be published, for there is no topic {', '.join(missing)}. "
         "Create it with CreateTopic, then try again."
-    ) + (f" The topics of this server are {here}NAME." if strange else "")
+    ) + (f" The topics of this server are {prefix}NAME." if some_foreign else "")
     if call.settings.topics_required:
         return reason
     log.warning("%s", reason, extra={"action": "try_topics", "id": call.request_id})

@@ -1,7 +1,5 @@
 """Puts asynchronous requests into the queue, many in one transaction."""
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,7 +10,7 @@ from sagehen.services.sagemaker.async_inference import request_store as async_re
 from sagehen.services.sagemaker.async_inference.records import AsyncRequest, OutputTarget, QueueMode
 from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting.records import SERVING
-from sagehen.state.group_commit import GroupCommit
+from sagehen.state.group_commit import CoalescingWriter, GroupCommit
 from sagehen.wire.errors import AwsError, endpoint_not_found, unavailable, validation_error
 
 __all__ = ["AsyncIntake", "NewRequest", "promise_output"]
@@ -51,9 +49,9 @@ TTL_SECONDS = 21_600
 TIMEOUT_SECONDS = 900
 """InvocationTimeoutSeconds' default."""
 
-MOST_IN_BATCH = 256
-MOST_WAITING_BYTES = 128 * 2**20
-"""Of all inline bodies not on disk yet."""
+MAX_BATCH = 256
+MAX_WAITING_BYTES = 128 * 2**20
+"""of all inline bodies that are not on disk yet"""
 
 
 class NewRequest(NamedTuple):
@@ -71,86 +69,63 @@ class NewRequest(NamedTuple):
         return inline
 
 
-class _Waiting(NamedTuple):
-    request: NewRequest
-    accepted: asyncio.Future[AsyncRequest]
-
-
 class AsyncIntake:
     """Queues requests; for one event loop.
 
     Args:
-        queued: gets the endpoints' names once their requests are on disk.
+        on_queued: gets an endpoint's name once requests for it are on disk.
     """
 
-    def __init__(self, writes: GroupCommit, account_id: str, queued: Callable[[str], None]) -> None:
-        self._writes = writes
+    def __init__(
+        self, writes: GroupCommit, account_id: str, on_queued: Callable[[str], None]
+    ) -> None:
+        self._writer = CoalescingWriter(writes, self._queue, self._announce, MAX_BATCH)
         self._account_id = account_id
-        self._queued = queued
-        self._waiting: deque[_Waiting] = deque()
+        self._on_queued = on_queued
         self._bytes = 0
-        self._writing: asyncio.Task[None] | None = None
 
     async def put(self, request: NewRequest) -> AsyncRequest:
         """Queue a request; then it survives crashes.
 
         Raises:
             AwsError: the endpoint does not take it, or too much waits for the disk.
-            StateFull: there is no room for it.
+            StateFull: the disk is full.
         """
         size = len(request.body or b"")
-        if self._bytes + size > MOST_WAITING_BYTES:
+        if self._bytes + size > MAX_WAITING_BYTES:
             raise unavailable(
-                f"More than {MOST_WAITING_BYTES} bytes of requests wait to be written to the disk. "
+                f"More than {MAX_WAITING_BYTES} bytes of requests wait to be written to the disk. "
                 "Try again in a moment."
             )
-        accepted: asyncio.Future[AsyncRequest] = asyncio.get_running_loop().create_future()
         self._bytes += size
-        self._waiting.append(_Waiting(request, accepted))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_all())
         try:
-            return await accepted
+            outcome = await self._writer.put(request)
         finally:
             self._bytes -= size
+        if isinstance(outcome, AwsError):
+            raise outcome
+        return outcome
 
-    async def _write_all(self) -> None:
-        try:
-            while self._waiting:
-                count = min(len(self._waiting), MOST_IN_BATCH)
-                await self._write([self._waiting.popleft() for _ in range(count)])
-        finally:
-            self._writing = None
-
-    async def _write(self, batch: Sequence[_Waiting]) -> None:
-        requests = [one.request for one in batch]
-        try:
-            outcomes = await self._writes.join(lambda connection: self._queue(connection, requests))
-        except BaseException as error:
-            for one in batch:
-                _settle(one.accepted, error)
-            if not isinstance(error, Exception):
-                raise
-            return
-        for one, outcome in zip(batch, outcomes, strict=True):
-            _settle(one.accepted, outcome)
-        for name in {one.endpoint_name for one in outcomes if isinstance(one, AsyncRequest)}:
-            self._queued(name)
+    def _announce(self, outcomes: Sequence[AsyncRequest | AwsError]) -> None:
+        for name in {
+            outcome.endpoint_name for outcome in outcomes if isinstance(outcome, AsyncRequest)
+        }:
+            self._on_queued(name)
 
     def _queue(
         self, connection: Connection, requests: Sequence[NewRequest]
     ) -> list[AsyncRequest | AwsError]:
         """Runs in the thread that writes."""
-        names = sorted({one.params["EndpointName"] for one in requests})
+        names = sorted({request.params["EndpointName"] for request in requests})
         plans = {name: self._plan(connection, name) for name in names}
-        outcomes = [_accept(one, plans[one.params["EndpointName"]]) for one in requests]
-        taken = [
-            (accepted, one.body)
-            for one, accepted in zip(requests, outcomes, strict=True)
-            if isinstance(accepted, AsyncRequest)
+        outcomes = [_accept(request, plans[request.params["EndpointName"]]) for request in requests]
+        accepted = [
+            (outcome, request.body)
+            for request, outcome in zip(requests, outcomes, strict=True)
+            if isinstance(outcome, AsyncRequest)
         ]
-        if taken:
-            async_requests.enqueue(connection, taken)
+        if accepted:
+            async_requests.enqueue(connection, accepted)
         return outcomes
 
     def _plan(self, connection: Connection, name: str) -> AsyncPlan | AwsError:
@@ -174,19 +149,19 @@ class AsyncIntake:
         return plan
 
 
-def _accept(new: NewRequest, plan: AsyncPlan | AwsError) -> AsyncRequest | AwsError:
+def _accept(request: NewRequest, plan: AsyncPlan | AwsError) -> AsyncRequest | AwsError:
     if isinstance(plan, AwsError):
         return plan
-    params = new.params
+    params = request.params
     output = promise_output(
-        plan, new.request_id, params.get("S3OutputPathExtension"), params.get("Filename")
+        plan, request.request_id, params.get("S3OutputPathExtension"), params.get("Filename")
     )
     return AsyncRequest(
-        request_id=new.request_id,
-        inference_id=new.inference_id,
+        request_id=request.request_id,
+        inference_id=request.inference_id,
         endpoint_name=params["EndpointName"],
-        received_at=new.received_at,
-        expires_at=new.received_at + params.get("RequestTTLSeconds", TTL_SECONDS),
+        received_at=request.received_at,
+        expires_at=request.received_at + params.get("RequestTTLSeconds", TTL_SECONDS),
         timeout_seconds=params.get("InvocationTimeoutSeconds", TIMEOUT_SECONDS),
         output=output,
         input_location=params.get("InputLocation"),
@@ -194,13 +169,3 @@ def _accept(new: NewRequest, plan: AsyncPlan | AwsError) -> AsyncRequest | AwsEr
         accept=params.get("Accept"),
         custom_attributes=params.get("CustomAttributes"),
     )
-
-
-def _settle(accepted: asyncio.Future[AsyncRequest], outcome: AsyncRequest | BaseException) -> None:
-    """Set the result, unless the caller has given up."""
-    if accepted.done():
-        return
-    if isinstance(outcome, AsyncRequest):
-        accepted.set_result(outcome)
-    else:
-        accepted.set_exception(outcome)

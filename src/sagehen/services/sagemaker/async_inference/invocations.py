@@ -18,12 +18,12 @@ from starlette.types import Receive, Scope, Send
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, Unavailable
-from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head
+from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head, whole_response
 from sagehen.frame.s3_locations import parse_location
 from sagehen.services.sagemaker.async_inference.intake import AsyncIntake, NewRequest
 from sagehen.services.sagemaker.async_inference.records import AsyncRequest
 from sagehen.wire.errors import AwsError, unavailable, validation_error
-from sagehen.wire.http import Request
+from sagehen.wire.http import Request, Response
 from sagehen.wire.serialize import serialize_error
 from sagehen.wire.services import service
 from sagehen.wire.signatures.sigv4 import Verifier
@@ -96,19 +96,19 @@ def _check_input(params: Mapping[str, Any]) -> None:
         )
     if "InputLocation" not in params:
         return
-    given = params["InputLocation"]
+    location = params["InputLocation"]
     try:
-        has_key = bool(parse_location(given).key)
+        has_key = bool(parse_location(location).key)
     except Invalid:
         has_key = False
     if not has_key:
         raise validation_error(
-            f"InputLocation {given} is not the address of an object in S3: s3://bucket/key."
+            f"InputLocation {location} is not the address of an object in S3: s3://bucket/key."
         )
 
 
 def _check_extension(extension: str) -> None:
-    """Refuse keys that S3 takes but that mislead programs which turn keys into paths."""
+    """Refuses keys that S3 takes but that mislead programs which turn keys into paths."""
     if {".", ".."} & set(extension.split("/")):
         raise validation_error(
             f"S3OutputPathExtension {extension} must not have the segments `.` and `..`."
@@ -136,11 +136,10 @@ def ordered_id(now: float) -> str:
 
 SIGNED_SERVICE = "sagemaker"
 
-_TOO_LARGE = validation_error(
-    f"Body has more than {LONGEST_BODY_BYTES} bytes. Put it into S3, and give its place as "
+_TOO_LARGE = (
+    f"Body has more than {LONGEST_BODY_BYTES} bytes. Put it into S3, and give its address as "
     "InputLocation."
 )
-_Fields = list[tuple[bytes, bytes]]
 
 
 def invokes_asynchronously(scope: Scope) -> bool:
@@ -166,26 +165,30 @@ class AsyncInvocations:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request_id = str(uuid.uuid4())
         try:
+            response = await self._answer(scope, receive, request_id)
+        except ClientGone:
+            return
+        except AwsError as error:
+            response = serialize_error(service("sagemaker-runtime"), None, error, request_id)
+        await whole_response(response)(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, request_id: str) -> Response:
+        try:
             head = request_head(scope)
             self._verifier.check_head(head, SIGNED_SERVICE)
             async with self._bodies.read(receive, LONGEST_BODY_BYTES) as body:
-                accepted = await self._accept(head, body, request_id)
-        except ClientGone:
-            return
+                return _accepted(await self._accept(head, body, request_id))
+        except (ClientGone, AwsError):
+            raise
         except BodyTooLarge:
-            await _refuse(send, _TOO_LARGE, request_id)
-        except AwsError as error:
-            await _refuse(send, error, request_id)
+            raise validation_error(_TOO_LARGE) from None
         except Unavailable as error:
-            await _refuse(send, unavailable(str(error)), request_id)
+            raise unavailable(str(error)) from None
         except Exception:
             log.exception("A request was not queued.", extra={"action": "queue", "id": request_id})
-            failure = AwsError(
+            raise AwsError(
                 "InternalFailure", "We encountered an internal error. Please try again.", 500
-            )
-            await _refuse(send, failure, request_id)
-        else:
-            await _tell(send, accepted)
+            ) from None
 
     async def _accept(self, head: Request, body: bytes, request_id: str) -> AsyncRequest:
         now = self._clock.now()
@@ -198,26 +201,14 @@ class AsyncInvocations:
         return await self._intake.put(NewRequest(request_id, inference_id, now, params))
 
 
-async def _tell(send: Send, accepted: AsyncRequest) -> None:
+def _accepted(accepted: AsyncRequest) -> Response:
     output = accepted.output
-    fields = [
-        (b"content-type", b"application/json"),
-        (b"x-amzn-requestid", accepted.request_id.encode()),
-        (b"x-amzn-sagemaker-outputlocation", output.location.encode()),
-    ]
+    headers = {
+        "content-type": "application/json",
+        "x-amzn-requestid": accepted.request_id,
+        "x-amzn-sagemaker-outputlocation": output.location,
+    }
     if output.failure_location is not None:
-        fields.append((b"x-amzn-sagemaker-failurelocation", output.failure_location.encode()))
-    await _send(send, 202, fields, msgspec.json.encode({"InferenceId": accepted.inference_id}))
-
-
-async def _refuse(send: Send, error: AwsError, request_id: str) -> None:
-    response = serialize_error(service("sagemaker-runtime"), None, error, request_id)
-    fields = [(name.lower().encode(), value.encode()) for name, value in response.headers.items()]
-    assert isinstance(response.body, bytes)
-    await _send(send, response.status, fields, response.body)
-
-
-async def _send(send: Send, status: int, fields: _Fields, body: bytes) -> None:
-    fields.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": fields})
-    await send({"type": "http.response.body", "body": body})
+        headers["x-amzn-sagemaker-failurelocation"] = output.failure_location
+    body = msgspec.json.encode({"InferenceId": accepted.inference_id})
+    return Response(202, headers, body)

@@ -52,13 +52,13 @@ __all__ = [
 Held = tuple[int, int]
 """sequence and attempt"""
 
-_MOST_AT_ONCE = 500
+_MAX_ROWS = 500
 """Statements have a bound on their parameters."""
 
 _COLUMNS = REQUESTS.c
 
 
-_NOBODYS: dict[str, Any] = {"worker": None, "lease_until": None}
+_NO_WORKER: dict[str, Any] = {"worker": None, "lease_until": None}
 
 
 # Made once: making a statement takes several times as long as running it.
@@ -68,7 +68,7 @@ def _waiting(where: ColumnElement[bool], order: ColumnElement[Any]) -> Select[An
     return rows.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
 
 
-def _mine() -> Update:
+def _of_attempt() -> Update:
     return update(REQUESTS).where(
         _COLUMNS.sequence == bindparam("of"),
         _COLUMNS.attempt == bindparam("by"),
@@ -105,16 +105,16 @@ _HOLD = (
     .order_by(_COLUMNS.sequence)
     .with_for_update()
 )
-_FINISH = _mine().values(
+_FINISH = _of_attempt().values(
     state=bindparam("state"),
     outcome=bindparam("outcome"),
     ended_at=bindparam("ended_at"),
-    **_NOBODYS,
+    **_NO_WORKER,
 )
 _DROP_BODIES = delete(BODIES).where(BODIES.c.sequence.in_(bindparam("ended", expanding=True)))
 _GIVE_BACK = (
-    _mine()
-    .values(state=QUEUED, lost=_COLUMNS.lost + bindparam("lost", type_=Integer), **_NOBODYS)
+    _of_attempt()
+    .values(state=QUEUED, lost=_COLUMNS.lost + bindparam("lost", type_=Integer), **_NO_WORKER)
     .returning(_COLUMNS.endpoint_name)
 )
 
@@ -139,8 +139,8 @@ def lease(
     connection: Connection, endpoint_name: str, limit: int, worker: str, now: float, until: float
 ) -> list[QueuedRequest]:
     """Lease the endpoint's oldest requests; the worker ends those that must not be sent."""
-    given = {"name": endpoint_name, "most": limit}
-    return _claim(connection, _FIRST, given, worker, until, started_at=now)
+    parameters = {"name": endpoint_name, "most": limit}
+    return _claim(connection, _FIRST, parameters, worker, until, started_at=now)
 
 
 def lease_abandoned(
@@ -152,8 +152,8 @@ def lease_abandoned(
     until: float,
 ) -> list[QueuedRequest]:
     """Lease requests up to the sequence `up_to`, of a deleted endpoint, to end them."""
-    given = {"name": endpoint_name, "up_to": up_to, "most": limit}
-    return _claim(connection, _ABANDONED, given, worker, until)
+    parameters = {"name": endpoint_name, "up_to": up_to, "most": limit}
+    return _claim(connection, _ABANDONED, parameters, worker, until)
 
 
 def lease_due(
@@ -166,12 +166,12 @@ def lease_due(
 def _claim(
     connection: Connection,
     waiting: Select[Any],
-    given: dict[str, Any],
+    parameters: dict[str, Any],
     worker: str,
     until: float,
     started_at: float | None = None,
 ) -> list[QueuedRequest]:
-    claimed = connection.scalars(waiting, given).all()
+    claimed = connection.scalars(waiting, parameters).all()
     if not claimed:
         return []
     claim = {
@@ -181,26 +181,26 @@ def _claim(
         "started_at": started_at,
     }
     leased = [read_row(row) for row in connection.execute(_CLAIM, claim).mappings()]
-    leased.sort(key=lambda one: one.sequence)
-    count(connection, (one.request.endpoint_name for one in leased), queued=-1, leased=1)
+    leased.sort(key=lambda queued: queued.sequence)
+    count(connection, (queued.request.endpoint_name for queued in leased), queued=-1, leased=1)
     return leased
 
 
 def renew(connection: Connection, held: Sequence[Held], until: float) -> Renewal:
-    kept: dict[int, bool] = {}
-    for start in range(0, len(held), _MOST_AT_ONCE):
-        mine = tuple_(_COLUMNS.sequence, _COLUMNS.attempt).in_(held[start : start + _MOST_AT_ONCE])
+    renewed: dict[int, bool] = {}
+    for start in range(0, len(held), _MAX_ROWS):
+        held_rows = tuple_(_COLUMNS.sequence, _COLUMNS.attempt).in_(held[start : start + _MAX_ROWS])
         statement = (
             update(REQUESTS)
-            .where(_COLUMNS.state == LEASED, mine)
+            .where(_COLUMNS.state == LEASED, held_rows)
             .values(lease_until=until)
             .returning(_COLUMNS.sequence, _COLUMNS.cancel_requested_at)
         )
         for sequence, cancelled_at in connection.execute(statement):
-            kept[sequence] = cancelled_at is not None
+            renewed[sequence] = cancelled_at is not None
     return Renewal(
-        lost=[sequence for sequence, _ in held if sequence not in kept],
-        cancelled=[sequence for sequence, cancelled in kept.items() if cancelled],
+        lost=[sequence for sequence, _ in held if sequence not in renewed],
+        cancelled=[sequence for sequence, cancelled in renewed.items() if cancelled],
     )
 
 
@@ -211,7 +211,7 @@ def cancellations(connection: Connection) -> list[Held]:
 def finish(
     connection: Connection, sequence: int, attempt: int, outcome: AsyncOutcome, now: float
 ) -> bool:
-    """Write the outcome; returns False if the request is no longer this attempt's: then publish
+    """Writes the outcome; returns False if the request is no longer this attempt's: then publish
     nothing.
 
     An inline body is kept while the request may be redriven.
@@ -221,16 +221,16 @@ def finish(
 
 def finish_all(connection: Connection, ends: Sequence[EndedRow]) -> set[Held]:
     """Finish up to some hundreds; returns those that were ended."""
-    asked = {(one.sequence, one.attempt): one for one in ends}
-    held = _hold(connection, asked)
+    by_key = {(end.sequence, end.attempt): end for end in ends}
+    held = _hold(connection, by_key)
     if not held:
         return set()
-    connection.execute(_FINISH, [_finish_row(asked[mine]) for mine in held])
+    connection.execute(_FINISH, [_finish_row(by_key[key]) for key in held])
     count(connection, (row.endpoint_name for row in held.values()), leased=-1)
     done = [
         row.sequence
-        for mine, row in held.items()
-        if row.input_location is None and asked[mine].outcome.state.value == "SUCCEEDED"
+        for key, row in held.items()
+        if row.input_location is None and by_key[key].outcome.state.value == "SUCCEEDED"
     ]
     if done:
         connection.execute(_DROP_BODIES, {"ended": done})
@@ -238,15 +238,15 @@ def finish_all(connection: Connection, ends: Sequence[EndedRow]) -> set[Held]:
 
 
 def hold(connection: Connection, held: Collection[Held]) -> set[Held]:
-    """Lock and return those that are still leased; up to some hundreds."""
+    """Locks and returns requests that are still leased; up to some hundreds."""
     return set(_hold(connection, held))
 
 
 def _hold(connection: Connection, held: Collection[Held]) -> dict[Held, Row[Any]]:
-    given = {"held": [sequence for sequence, _ in held]}
-    found: Sequence[Any] = connection.execute(_HOLD, given).all()
-    rows = {(row.sequence, row.attempt): row for row in found}
-    return {mine: row for mine, row in rows.items() if mine in held}
+    parameters = {"held": [sequence for sequence, _ in held]}
+    answered: Sequence[Any] = connection.execute(_HOLD, parameters).all()
+    rows = {(row.sequence, row.attempt): row for row in answered}
+    return {key: row for key, row in rows.items() if key in held}
 
 
 def _finish_row(ended: EndedRow) -> dict[str, Any]:
@@ -261,8 +261,8 @@ def _finish_row(ended: EndedRow) -> dict[str, Any]:
 
 def give_back(connection: Connection, sequence: int, attempt: int, *, lost: bool) -> bool:
     """Queue a request again; False if it is no longer this attempt's."""
-    given = {"of": sequence, "by": attempt, "lost": int(lost)}
-    row = connection.execute(_GIVE_BACK, given).first()
+    parameters = {"of": sequence, "by": attempt, "lost": int(lost)}
+    row = connection.execute(_GIVE_BACK, parameters).first()
     if row is None:
         return False
     count(connection, [row.endpoint_name], queued=1, leased=-1)
@@ -281,7 +281,7 @@ def reclaim(connection: Connection, now: float, limit: int, worker: str | None =
     statement = (
         update(REQUESTS)
         .where(_COLUMNS.sequence.in_(sequences))
-        .values(state=QUEUED, reclaimed=_COLUMNS.reclaimed + 1, **_NOBODYS)
+        .values(state=QUEUED, reclaimed=_COLUMNS.reclaimed + 1, **_NO_WORKER)
     )
     names = connection.scalars(statement.returning(_COLUMNS.endpoint_name)).all()
     count(connection, names, queued=1, leased=-1)

@@ -19,15 +19,19 @@ __all__ = ["backlogs"]
 
 
 def backlogs(connection: Connection, now: float) -> Iterator[Gauge]:
-    found = [one for one in endpoints.all(connection) if one.current and one.current.asynchronous]
-    if not found:
+    configured = [
+        endpoint
+        for endpoint in endpoints.all(connection)
+        if endpoint.current and endpoint.current.asynchronous
+    ]
+    if not configured:
         return
     serving = Counter(
-        one.endpoint_name
-        for one in instances.all(connection)
-        if one.state is InstanceState.IN_SERVICE
+        instance.endpoint_name
+        for instance in instances.all(connection)
+        if instance.state is InstanceState.IN_SERVICE
     )
-    for endpoint in found:
+    for endpoint in configured:
         name = endpoint.name
         queued, leased = async_requests.backlog(connection, name)
         oldest = async_requests.oldest_received_at(connection, name) if queued + leased else None

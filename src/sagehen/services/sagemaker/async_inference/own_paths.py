@@ -57,34 +57,34 @@ class AsyncPaths:
             ),
         ]
 
-    def _queue(self, asked: OwnPathRequest) -> dict[str, Any]:
-        return self._queues.queue(asked.path["endpoint"])
+    def _queue(self, request: OwnPathRequest) -> dict[str, Any]:
+        return self._queues.queue(request.path["endpoint"])
 
-    def _set_mode(self, mode: QueueMode, asked: OwnPathRequest) -> dict[str, Any]:
-        return self._queues.set_mode(asked.path["endpoint"], mode)
+    def _set_mode(self, mode: QueueMode, request: OwnPathRequest) -> dict[str, Any]:
+        return self._queues.set_mode(request.path["endpoint"], mode)
 
-    def _requests(self, asked: OwnPathRequest) -> dict[str, Any]:
-        return self._queues.requests(*_named(asked))
+    def _requests(self, request: OwnPathRequest) -> dict[str, Any]:
+        return self._queues.requests(*_named(request))
 
-    def _cancel(self, asked: OwnPathRequest) -> dict[str, Any]:
-        return self._queues.cancel(*_named(asked))
+    def _cancel(self, request: OwnPathRequest) -> dict[str, Any]:
+        return self._queues.cancel(*_named(request))
 
-    def _failures(self, asked: OwnPathRequest) -> dict[str, Any]:
-        after = number_in(asked.query, "after", 0, 0, 2**63 - 1)
-        limit = number_in(asked.query, "limit", PAGE, 1, LARGEST_PAGE)
-        return self._queues.failures(asked.path["endpoint"], after, limit)
+    def _failures(self, request: OwnPathRequest) -> dict[str, Any]:
+        after = number_in(request.query, "after", 0, 0, 2**63 - 1)
+        limit = number_in(request.query, "limit", PAGE, 1, LARGEST_PAGE)
+        return self._queues.failures(request.path["endpoint"], after, limit)
 
-    def _redrive(self, asked: OwnPathRequest) -> dict[str, Any]:
+    def _redrive(self, request: OwnPathRequest) -> dict[str, Any]:
         try:
-            wanted = msgspec.json.decode(asked.body or b"{}", type=_Redrive)
+            redrive = msgspec.json.decode(request.body or b"{}", type=_Redrive)
         except msgspec.DecodeError as error:
             raise Invalid(f"The body is not what can be redriven: {error}.") from error
-        if not 1 <= wanted.limit <= LARGEST_PAGE:
+        if not 1 <= redrive.limit <= LARGEST_PAGE:
             raise Invalid(f"limit must be a number from 1 to {LARGEST_PAGE}.")
         return self._queues.redrive(
-            asked.path["endpoint"], wanted.inference_id, wanted.after, wanted.limit
+            request.path["endpoint"], redrive.inference_id, redrive.after, redrive.limit
         )
 
 
-def _named(asked: OwnPathRequest) -> tuple[str, str]:
-    return asked.path["endpoint"], asked.path["inference_id"]
+def _named(request: OwnPathRequest) -> tuple[str, str]:
+    return request.path["endpoint"], request.path["inference_id"]

@@ -22,7 +22,7 @@ from sagehen.state.database import Database
 
 __all__ = ["AsyncQueues"]
 
-MOST_POSITIONS = 10
+MAX_POSITIONS = 10
 """Requests per InferenceId whose position is counted."""
 
 
@@ -55,7 +55,7 @@ class AsyncQueues:
 
     def requests(self, name: str, inference_id: str) -> dict[str, Any]:
         with self._database.read() as connection:
-            return _describe_all(connection, _found(connection, name, inference_id))
+            return _describe_all(connection, _find_requests(connection, name, inference_id))
 
     def cancel(self, name: str, inference_id: str) -> dict[str, Any]:
         """End the requests of an InferenceId that have not ended; returns all of them.
@@ -64,15 +64,19 @@ class AsyncQueues:
             Conflict: all have ended.
         """
         with self._database.write() as connection:
-            found = _found(connection, name, inference_id)
+            requests = _find_requests(connection, name, inference_id)
             now = self._clock.now()
-            asked = [one for one in found if async_requests.cancel(connection, one.sequence, now)]
-            if not asked:
+            cancelled = [
+                queued
+                for queued in requests
+                if async_requests.cancel(connection, queued.sequence, now)
+            ]
+            if not cancelled:
                 raise Conflict(
                     f"Request {inference_id} of endpoint {name} has ended already: it is "
-                    f"{found[0].state.value}."
+                    f"{requests[0].state.value}."
                 )
-            described = _describe_all(connection, _found(connection, name, inference_id))
+            described = _describe_all(connection, _find_requests(connection, name, inference_id))
         self._changed(name)
         return described
 
@@ -83,7 +87,7 @@ class AsyncQueues:
         """
         with self._database.read() as connection:
             page = async_requests.failures(connection, name, after, limit + 1)
-            described = [_describe(one) for one in page[:limit]]
+            described = [_describe(request) for request in page[:limit]]
         more = len(page) > limit
         return {"failures": described, "next": described[-1]["sequence"] if more else None}
 
@@ -103,7 +107,7 @@ class AsyncQueues:
                 failed = async_requests.failures(connection, name, after, limit + 1)
             else:
                 failed = _failed(connection, name, inference_id)
-            chosen = [one.sequence for one in failed[:limit]]
+            chosen = [request.sequence for request in failed[:limit]]
             again = async_requests.redrive(connection, chosen, self._clock.now())
         self._changed(name)
         return {"redriven": len(again), "next": chosen[-1] if len(failed) > limit else None}
@@ -125,23 +129,27 @@ def _serving(connection: Connection, name: str) -> None:
         raise Conflict(f"Endpoint {name} takes no requests: it is {record.status.value}.")
 
 
-def _found(connection: Connection, name: str, inference_id: str) -> list[QueuedRequest]:
-    found = async_requests.find(connection, name, inference_id)
-    if not found:
+def _find_requests(connection: Connection, name: str, inference_id: str) -> list[QueuedRequest]:
+    requests = async_requests.find(connection, name, inference_id)
+    if not requests:
         raise NotFound(
             f"Endpoint {name} has no request {inference_id}; those that ended long ago are "
             "forgotten (setting async_history_seconds)."
         )
-    return found
+    return requests
 
 
 def _failed(connection: Connection, name: str, inference_id: str) -> list[QueuedRequest]:
-    found = _found(connection, name, inference_id)
-    failed = [one for one in found if one.state.is_final and one.state is not AsyncState.SUCCEEDED]
+    requests = _find_requests(connection, name, inference_id)
+    failed = [
+        queued
+        for queued in requests
+        if queued.state.is_final and queued.state is not AsyncState.SUCCEEDED
+    ]
     if not failed:
         raise Conflict(
             f"Request {inference_id} of endpoint {name} has not failed: it is "
-            f"{found[0].state.value}."
+            f"{requests[0].state.value}."
         )
     return failed
 
@@ -161,7 +169,7 @@ def _describe_all(connection: Connection, rows: Sequence[QueuedRequest]) -> dict
     described = []
     for number, row in enumerate(rows):
         # Counting reads each request that waits before it.
-        counted = row.state is AsyncState.QUEUED and number < MOST_POSITIONS
+        counted = row.state is AsyncState.QUEUED and number < MAX_POSITIONS
         described.append(_describe(row, _position(connection, row) if counted else None))
     return {"requests": described}
 

@@ -55,7 +55,7 @@ class AsyncRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     received_at: float
     """seconds since the epoch, as every `_at`"""
     expires_at: float
-    """Not sent after that."""
+    """the request is not sent afterwards"""
     timeout_seconds: float
     output: OutputTarget
     input_location: str | None = None
@@ -79,7 +79,7 @@ class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the queue."""
 
     sequence: int
-    """In the order of receipt; the row's identity."""
+    """grows in the order of receipt; identifies the row"""
     request: AsyncRequest
     state: AsyncState
     attempt: int = 0
@@ -90,7 +90,7 @@ class QueuedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts whose control was lost."""
     redrives: int = 0
     end_at: float | None = None
-    """Not sent after that: `expires_at`, or later if redriven."""
+    """the request is not sent afterwards: `expires_at`, or later if redriven"""
     lease_until: float | None = None
     cancel_requested: bool = False
     started_at: float | None = None

@@ -42,7 +42,7 @@ from sagehen.services.sagemaker.async_inference.rows import (
 from sagehen.state.rows import delete_where, upsert
 
 __all__ = [
-    "MOST_COUNTED",
+    "MAX_POSITION",
     "abandon",
     "backlog",
     "bodies",
@@ -63,10 +63,10 @@ __all__ = [
     "take_up",
 ]
 
-MOST_COUNTED = 100_000
+MAX_POSITION = 100_000
 """The highest position counted."""
 
-MOST_FOUND = 100
+MAX_FOUND = 100
 
 _COLUMNS = REQUESTS.c
 # Made once: making a statement takes longer than running it.
@@ -102,29 +102,29 @@ def body(connection: Connection, sequence: int) -> bytes | None:
     return connection.scalar(_BODY, {"of": sequence})
 
 
-def bodies(connection: Connection, sequences: Sequence[int], most_bytes: int) -> dict[int, bytes]:
-    """Returns inline bodies of at most `most_bytes` bytes, for up to some hundred sequences."""
-    found: dict[int, bytes] = {}
+def bodies(connection: Connection, sequences: Sequence[int], max_bytes: int) -> dict[int, bytes]:
+    """Returns inline bodies of at most `max_bytes` bytes, for up to some hundred sequences."""
+    content: dict[int, bytes] = {}
     if sequences:
-        given = {"of": sequences, "most": most_bytes}
-        found.update((row[0], row[1]) for row in connection.execute(_BODIES, given))
-    return found
+        parameters = {"of": sequences, "most": max_bytes}
+        content.update((row[0], row[1]) for row in connection.execute(_BODIES, parameters))
+    return content
 
 
 def get(connection: Connection, sequence: int) -> QueuedRequest | None:
-    found = _read(connection, select(REQUESTS).where(_COLUMNS.sequence == sequence))
-    return found[0] if found else None
+    requests = _read(connection, select(REQUESTS).where(_COLUMNS.sequence == sequence))
+    return requests[0] if requests else None
 
 
 def find(connection: Connection, endpoint_name: str, inference_id: str) -> list[QueuedRequest]:
     """Returns the newest first; an InferenceId is a label and may come twice."""
-    mine = (_COLUMNS.endpoint_name == endpoint_name) & (_COLUMNS.inference_id == inference_id)
-    newest = select(REQUESTS).where(mine).order_by(_COLUMNS.sequence.desc()).limit(MOST_FOUND)
+    where = (_COLUMNS.endpoint_name == endpoint_name) & (_COLUMNS.inference_id == inference_id)
+    newest = select(REQUESTS).where(where).order_by(_COLUMNS.sequence.desc()).limit(MAX_FOUND)
     return _read(connection, newest)
 
 
 def position(connection: Connection, endpoint_name: str, sequence: int) -> int:
-    """Returns how many requests wait before this one, up to MOST_COUNTED."""
+    """Returns how many requests wait before this one, up to MAX_POSITION."""
     before = (
         select(_COLUMNS.sequence)
         .where(
@@ -132,7 +132,7 @@ def position(connection: Connection, endpoint_name: str, sequence: int) -> int:
             _COLUMNS.state == QUEUED,
             _COLUMNS.sequence < sequence,
         )
-        .limit(MOST_COUNTED)
+        .limit(MAX_POSITION)
     )
     return connection.scalar(select(func.count()).select_from(before.subquery())) or 0
 
@@ -154,7 +154,7 @@ def failures(
 
 
 def cancel(connection: Connection, sequence: int, now: float) -> bool:
-    """Ask the dispatcher to end a request, with a failure object and a notice; False if it has
+    """Asks the dispatcher to end a request, with a failure object and a notice; False if it has
     ended."""
     open_ = (_COLUMNS.state == QUEUED) | (_COLUMNS.state == LEASED)
     statement = update(REQUESTS).where(_COLUMNS.sequence == sequence, open_)
@@ -214,8 +214,8 @@ def endpoint_queues(connection: Connection) -> list[EndpointQueue]:
 
 
 def backlog(connection: Connection, endpoint_name: str) -> tuple[int, int]:
-    found = endpoint_queue(connection, endpoint_name)
-    return found.queued, found.leased
+    sizes = endpoint_queue(connection, endpoint_name)
+    return sizes.queued, sizes.leased
 
 
 def oldest_received_at(connection: Connection, endpoint_name: str) -> float | None:
@@ -243,7 +243,7 @@ def set_mode(connection: Connection, endpoint_name: str, mode: QueueMode) -> Non
 
 
 def abandon(connection: Connection, endpoint_name: str) -> None:
-    """Mark what waits for a deleted endpoint to be ended without being sent.
+    """Marks a deleted endpoint's requests to be ended without being sent.
 
     Requests to a new endpoint of the same name are not affected.
     """
@@ -261,13 +261,13 @@ def take_up(connection: Connection, endpoint_name: str) -> bool:
     Returns False while an abandoned one is still leased. None may be waiting.
     """
     columns = ENDPOINTS.c
-    mine = columns.endpoint_name == endpoint_name
+    of_endpoint = columns.endpoint_name == endpoint_name
     running = exists().where(
         _of_running(endpoint_name),
         _COLUMNS.state == LEASED,
         _COLUMNS.sequence <= columns.abandoned_to,
     )
-    statement = update(ENDPOINTS).where(mine, ~running).values(abandoned_to=0)
+    statement = update(ENDPOINTS).where(of_endpoint, ~running).values(abandoned_to=0)
     return connection.execute(statement).rowcount == 1
 
 

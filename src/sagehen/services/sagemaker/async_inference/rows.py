@@ -128,7 +128,7 @@ ENDPOINTS = Table(
 )
 
 
-_DIRECT = (
+_REQUEST_COLUMNS = (
     "request_id",
     "inference_id",
     "endpoint_name",
@@ -140,7 +140,7 @@ _DIRECT = (
     "accept",
     "custom_attributes",
 )
-_STANDING = (
+_QUEUE_COLUMNS = (
     "sequence",
     "attempt",
     "lost",
@@ -159,16 +159,16 @@ class _Notices(msgspec.Struct, frozen=True, omit_defaults=True):
     include: tuple[str, ...] = ()
 
 
-_NOBODY = _Notices()
+_NO_NOTICES = _Notices()
 
 
 def row_of(request: AsyncRequest) -> dict[str, Any]:
     output = request.output
     notices = _Notices(output.success_topic, output.error_topic, output.include_response_in)
-    return {name: getattr(request, name) for name in _DIRECT} | {
+    return {name: getattr(request, name) for name in _REQUEST_COLUMNS} | {
         "location": output.location,
         "failure_location": output.failure_location,
-        "notices": None if notices == _NOBODY else msgspec.json.encode(notices).decode(),
+        "notices": None if notices == _NO_NOTICES else msgspec.json.encode(notices).decode(),
         "state": AsyncState.QUEUED.value,
         "attempt": 0,
         "lost": 0,
@@ -179,7 +179,7 @@ def row_of(request: AsyncRequest) -> dict[str, Any]:
 
 
 def read_row(row: RowMapping) -> QueuedRequest:
-    notices = msgspec.json.decode(row["notices"], type=_Notices) if row["notices"] else _NOBODY
+    notices = msgspec.json.decode(row["notices"], type=_Notices) if row["notices"] else _NO_NOTICES
     output = OutputTarget(
         location=row["location"],
         failure_location=row["failure_location"],
@@ -189,18 +189,18 @@ def read_row(row: RowMapping) -> QueuedRequest:
     )
     outcome = msgspec.json.decode(row["outcome"], type=AsyncOutcome) if row["outcome"] else None
     return QueuedRequest(
-        request=AsyncRequest(output=output, **{name: row[name] for name in _DIRECT}),
+        request=AsyncRequest(output=output, **{name: row[name] for name in _REQUEST_COLUMNS}),
         state=AsyncState(row["state"]),
         cancel_requested=row["cancel_requested_at"] is not None,
         outcome=outcome,
-        **{name: row[name] for name in _STANDING},
+        **{name: row[name] for name in _QUEUE_COLUMNS},
     )
 
 
 def count(
     connection: Connection, names: Iterable[str], *, queued: int = 0, leased: int = 0
 ) -> None:
-    """Add to the counts of each endpoint, once for each time its name comes."""
+    """Adds to the counts of each endpoint, once for each time its name comes."""
     # Sorted, so that no two transactions wait for each other's row.
     changes = [
         {"endpoint_name": name, "queued": queued * times, "leased": leased * times}

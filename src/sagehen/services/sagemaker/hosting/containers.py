@@ -48,41 +48,45 @@ def hostnames(containers: Sequence[_Container]) -> list[str]:
 
 
 def check_execution(mode: ExecutionMode, containers: Sequence[_Container]) -> None:
-    given = [one["ContainerHostname"] for one in containers if "ContainerHostname" in one]
-    if len({hostname.lower() for hostname in given}) < len(given):
-        raise refused(f"The ContainerHostnames of a model must differ; these are {_said(given)}.")
+    names = [
+        container["ContainerHostname"]
+        for container in containers
+        if "ContainerHostname" in container
+    ]
+    if len({hostname.lower() for hostname in names}) < len(names):
+        raise refused(f"The ContainerHostnames of a model must differ; these are {_joined(names)}.")
     if mode is ExecutionMode.DIRECT:
-        _check_direct(containers, given)
+        _check_direct(containers, names)
     elif len(containers) > 1:
-        _check_pipeline(containers, given)
+        _check_pipeline(containers, names)
 
 
-def _check_direct(containers: Sequence[_Container], given: Sequence[str]) -> None:
+def _check_direct(containers: Sequence[_Container], names: Sequence[str]) -> None:
     if len(containers) < 2:
         raise refused(
             "InferenceExecutionConfig with Mode Direct needs more than one container in Containers."
         )
-    if len(given) < len(containers):
+    if len(names) < len(containers):
         raise refused(
             "With InferenceExecutionConfig of Mode Direct every container needs a "
             "ContainerHostname, by which TargetContainerHostname names it."
         )
 
 
-def _check_pipeline(containers: Sequence[_Container], given: Sequence[str]) -> None:
-    if given and len(given) < len(containers):
+def _check_pipeline(containers: Sequence[_Container], names: Sequence[str]) -> None:
+    if names and len(names) < len(containers):
         raise refused(
             "Specify a ContainerHostname for every container of an inference pipeline or for none; "
-            f"there are only {_said(given)}."
+            f"there are only {_joined(names)}."
         )
-    if sum(one.get("Mode") == "MultiModel" for one in containers) > 1:
+    if sum(container.get("Mode") == "MultiModel" for container in containers) > 1:
         raise refused(
             "More than one container in MultiModel mode is not supported with inference pipeline."
         )
 
 
-def _said(given: Sequence[str]) -> str:
-    return ", ".join(given)
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(names)
 
 
 LARGEST_ENVIRONMENT_BYTES = 32 * 1024
@@ -143,7 +147,7 @@ def _spec(
 
 
 def _check_environment(containers: list[dict[str, Any]]) -> None:
-    pairs = [pair for one in containers for pair in one.get("Environment", {}).items()]
+    pairs = [pair for container in containers for pair in container.get("Environment", {}).items()]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in pairs)
     if size > LARGEST_ENVIRONMENT_BYTES:
         raise refused(
@@ -163,8 +167,8 @@ def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
         )
     if find_launch(container["Image"], call.settings.images) is None:
         raise _unknown_image(container["Image"])
-    if why := unsuited(container["Image"], call.settings.images):
-        raise refused(f"The image {container['Image']} {why}")
+    if reason := unsuited(container["Image"], call.settings.images):
+        raise refused(f"The image {container['Image']} {reason}")
     if "ModelDataUrl" in container and "ModelDataSource" in container:
         raise refused("Specify only one of ModelDataUrl and ModelDataSource.")
     if "ModelDataSource" in container:

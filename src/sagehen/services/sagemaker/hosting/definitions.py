@@ -10,13 +10,8 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.named_records import NamedTable, as_time, read_page
 from sagehen.services.sagemaker.async_inference.config import check_async_models
 from sagehen.services.sagemaker.errors import existing, missing
-from sagehen.services.sagemaker.hosting import (
-    endpoint_config_store as endpoint_configs,
-)
-from sagehen.services.sagemaker.hosting import (
-    model_store as models,
-)
 from sagehen.services.sagemaker.hosting.containers import check_containers
+from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.hosting.records import (
     DefinedRecord,
     EndpointConfigRecord,
@@ -50,9 +45,9 @@ Record = TypeVar("Record", bound=DefinedRecord)
 class Definitions(Generic[Record]):
     """The operations of models, or those of endpoint configs."""
 
-    def __init__(self, records: NamedTable[Record], said: str, resource: str, prefix: str) -> None:
+    def __init__(self, records: NamedTable[Record], kind: str, resource: str, prefix: str) -> None:
         self._records = records
-        self._said = said
+        self._kind = kind
         self._resource = resource
         self._prefix = prefix
 
@@ -73,26 +68,26 @@ class Definitions(Generic[Record]):
         try:
             self._records.insert(connection, record)
         except AlreadyExists as error:
-            raise existing(self._said, record.arn) from error
+            raise existing(self._kind, record.arn) from error
         tags.put(connection, record.arn, given_tags)
         return {f"{self._prefix}Arn": record.arn}
 
     def get(self, call: RequestContext, connection: Connection, name: str) -> Record:
         record = self._records.get(connection, name)
         if record is None:
-            raise missing(self._said, self._arn(call, name))
+            raise missing(self._kind, self._arn(call, name))
         return record
 
     def page(self, call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
         return read_page(call, params, self._records.list_page, f"{self._prefix}s", self.summary)
 
     def delete(self, call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-        """Delete a record; endpoints have a copy."""
+        """Deletes a record; endpoints have a copy."""
         name = params[f"{self._prefix}Name"]
         arn = self._arn(call, name)
         with call.database.write() as connection:
             if not self._records.delete(connection, name):
-                raise missing(self._said, arn)
+                raise missing(self._kind, arn)
             tags.drop(connection, arn)
         return {}
 
@@ -107,9 +102,9 @@ class Definitions(Generic[Record]):
         return call.arns.sagemaker(self._resource, name)
 
 
-MODELS: Definitions[ModelRecord] = Definitions(models.MODELS, "model", "model", "Model")
+MODELS: Definitions[ModelRecord] = Definitions(models, "model", "model", "Model")
 ENDPOINT_CONFIGS: Definitions[EndpointConfigRecord] = Definitions(
-    endpoint_configs.ENDPOINT_CONFIGS, "endpoint configuration", "endpoint-config", "EndpointConfig"
+    endpoint_configs, "endpoint configuration", "endpoint-config", "EndpointConfig"
 )
 
 
@@ -157,7 +152,9 @@ def create_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict
     given_tags = check_tags(params.get("Tags", []))
     check_config(params)
     with call.database.write() as connection:
-        used = [MODELS.get(call, connection, one["ModelName"]) for one in variants_of(params)]
+        used = [
+            MODELS.get(call, connection, variant["ModelName"]) for variant in variants_of(params)
+        ]
         check_shadow_models(params, used)
         check_async_models(params, used)
         return ENDPOINT_CONFIGS.insert(call, connection, params, given_tags)

@@ -15,13 +15,8 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.instance_types import require_instance_type
 from sagehen.services.sagemaker.async_inference.config import check_async_models, plan_async
 from sagehen.services.sagemaker.errors import quota_exceeded
-from sagehen.services.sagemaker.hosting import (
-    endpoint_config_store as endpoint_configs,
-)
-from sagehen.services.sagemaker.hosting import (
-    model_store as models,
-)
 from sagehen.services.sagemaker.hosting.containers import containers_of
+from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.hosting.definitions import ENDPOINT_CONFIGS, MODELS
 from sagehen.services.sagemaker.hosting.model_data import model_data_version
 from sagehen.services.sagemaker.hosting.records import (
@@ -48,9 +43,11 @@ def look_up_versions(call: RequestContext, config_name: str) -> Mapping[str, str
     with call.database.read() as connection:
         config = endpoint_configs.get(connection, config_name)
         variants = variants_of(config.definition) if config else []
-        found = [models.get(connection, variant["ModelName"]) for variant in variants]
-    containers = [one for model in found if model for one in containers_of(model.definition)]
-    return dict(filter(None, (model_data_version(call, one) for one in containers)))
+        used_models = [models.get(connection, variant["ModelName"]) for variant in variants]
+    containers = [
+        container for model in used_models if model for container in containers_of(model.definition)
+    ]
+    return dict(filter(None, (model_data_version(call, container) for container in containers)))
 
 
 def copy_config(
@@ -91,9 +88,9 @@ def retain(new: Deployment, old: Deployment, excluded: list[str]) -> Deployment:
     Shadows inherit only from shadows: their weights mean something else. `excluded` may hold
     `DesiredInstanceCount` and `DesiredWeight`.
     """
-    had = {variant.name: variant for variant in old.variants}
+    old_variants = {variant.name: variant for variant in old.variants}
 
-    def retained(variant: VariantPlan, before: VariantPlan) -> VariantPlan:
+    def inherit(variant: VariantPlan, before: VariantPlan) -> VariantPlan:
         counts = variant if "DesiredInstanceCount" in excluded else before
         weights = variant if "DesiredWeight" in excluded else before
         return msgspec.structs.replace(
@@ -102,8 +99,10 @@ def retain(new: Deployment, old: Deployment, excluded: list[str]) -> Deployment:
 
     shadow = new.shadow
     if shadow is not None and old.shadow is not None and shadow.name == old.shadow.name:
-        shadow = retained(shadow, old.shadow)
-    variants = tuple(retained(one, had.get(one.name, one)) for one in new.variants)
+        shadow = inherit(shadow, old.shadow)
+    variants = tuple(
+        inherit(variant, old_variants.get(variant.name, variant)) for variant in new.variants
+    )
     return msgspec.structs.replace(new, variants=variants, shadow=shadow)
 
 
@@ -131,7 +130,7 @@ def this_machine() -> Machine:
 def check_capacity(
     before: Sequence[EndpointRecord], after: EndpointRecord, settings: Settings, machine: Machine
 ) -> None:
-    """Check that there is room for `after`; the old instances of an update count too, as in
+    """Checks that there is room for `after`; the old instances of an update count too, as in
     SageMaker.
 
     Raises:
@@ -139,20 +138,20 @@ def check_capacity(
     """
     used = _count(before)
     delta = _count([after])
-    delta.subtract(_count(one for one in before if one.name == after.name))
+    delta.subtract(_count(endpoint for endpoint in before if endpoint.name == after.name))
     total, limit = used.total(), settings.max_endpoint_instances
     if delta.total() > max(0, limit - total):
-        why = "The limit is Sagehen's setting max_endpoint_instances."
+        reason = "The limit is Sagehen's setting max_endpoint_instances."
         raise quota_exceeded(
-            "Number of instances across active endpoints", limit, total, delta.total(), why
+            "Number of instances across active endpoints", limit, total, delta.total(), reason
         )
     if settings.strict_capacity:
         for instance_type, count in delta.items():
-            room = _room(instance_type, used, machine)
-            if count > room:
-                limit, why = used[instance_type] + room, _why(machine)
+            free = _free_instances(instance_type, used, machine)
+            if count > free:
+                limit, reason = used[instance_type] + free, _limit_reason(machine)
                 quota = f"{instance_type} for endpoint usage"
-                raise quota_exceeded(quota, limit, used[instance_type], count, why)
+                raise quota_exceeded(quota, limit, used[instance_type], count, reason)
             used[instance_type] += count
 
 
@@ -161,33 +160,33 @@ def _count(endpoints: Iterable[EndpointRecord]) -> Counter[str]:
     for endpoint in endpoints:
         if endpoint.status in _NOT_RUNNING:
             continue
-        wanted: dict[tuple[str, str, str], int] = {}
+        counts: dict[tuple[str, str, str], int] = {}
         for deployment in filter(None, (endpoint.current, endpoint.target)):
             for variant in deployment.all_variants:
                 key = (variant.instance_type, deployment.deployment_id, variant.name)
-                wanted[key] = max(wanted.get(key, 0), variant.instance_count)
-        for (instance_type, _, _), count in wanted.items():
+                counts[key] = max(counts.get(key, 0), variant.instance_count)
+        for (instance_type, _, _), count in counts.items():
             total[instance_type] += count
     return total
 
 
-def _room(instance_type: str, used: Counter[str], machine: Machine) -> int:
-    one = require_instance_type(instance_type)
+def _free_instances(instance_type: str, used: Counter[str], machine: Machine) -> int:
+    resources = require_instance_type(instance_type)
     left = machine
     for name, count in used.items():
-        facts = require_instance_type(name)
+        used_resources = require_instance_type(name)
         left = Machine(
-            vcpus=left.vcpus - count * facts.vcpus,
-            memory_bytes=left.memory_bytes - count * facts.memory_bytes,
-            gpus=left.gpus - count * facts.gpus,
+            vcpus=left.vcpus - count * used_resources.vcpus,
+            memory_bytes=left.memory_bytes - count * used_resources.memory_bytes,
+            gpus=left.gpus - count * used_resources.gpus,
         )
-    fits = [left.vcpus // one.vcpus, left.memory_bytes // one.memory_bytes]
-    if one.gpus:
-        fits.append(left.gpus // one.gpus)
+    fits = [left.vcpus // resources.vcpus, left.memory_bytes // resources.memory_bytes]
+    if resources.gpus:
+        fits.append(left.gpus // resources.gpus)
     return max(0, min(fits))
 
 
-def _why(machine: Machine) -> str:
+def _limit_reason(machine: Machine) -> str:
     return (
         f"Sagehen's setting strict_capacity is on, and this machine has {machine.vcpus} vCPUs, "
         f"{machine.memory_bytes / 2**30:.1f} GiB of memory and {machine.gpus} GPUs."

@@ -56,9 +56,9 @@ def summarize(record: EndpointRecord) -> dict[str, Any]:
 
 def _running(instances: Sequence[InstanceRecord]) -> Counter[tuple[str, str]]:
     return Counter(
-        (one.deployment_id, one.variant_name)
-        for one in instances
-        if one.state is InstanceState.IN_SERVICE and one.stop_at is None
+        (instance.deployment_id, instance.variant_name)
+        for instance in instances
+        if instance.state is InstanceState.IN_SERVICE and instance.stop_at is None
     )
 
 
@@ -109,7 +109,7 @@ def _pending(
 def _by_kind(
     deployment: Deployment, describe: Callable[[VariantPlan], dict[str, Any]]
 ) -> dict[str, Any]:
-    members = {"ProductionVariants": [describe(one) for one in deployment.variants]}
+    members = {"ProductionVariants": [describe(variant) for variant in deployment.variants]}
     if deployment.shadow is not None:
         members["ShadowProductionVariants"] = [describe(deployment.shadow)]
     return members

@@ -56,17 +56,17 @@ __all__ = [
 ]
 
 
-def check_deployment_config(given: dict[str, Any] | None) -> None:
-    """Raise AwsError for all but all-at-once blue/green, which every update does."""
-    if given is None:
+def check_deployment_config(config: dict[str, Any] | None) -> None:
+    """Raises AwsError for all but all-at-once blue/green, which every update does."""
+    if config is None:
         return
-    if "BlueGreenUpdatePolicy" in given and "RollingUpdatePolicy" in given:
+    if "BlueGreenUpdatePolicy" in config and "RollingUpdatePolicy" in config:
         raise refused("Specify only one of BlueGreenUpdatePolicy and RollingUpdatePolicy.")
-    if "RollingUpdatePolicy" in given:
+    if "RollingUpdatePolicy" in config:
         raise not_built("rolling updates (RollingUpdatePolicy)")
-    if given.get("AutoRollbackConfiguration", {}).get("Alarms"):
+    if config.get("AutoRollbackConfiguration", {}).get("Alarms"):
         raise not_built("rollback on alarms (AutoRollbackConfiguration)")
-    routing = given.get("BlueGreenUpdatePolicy", {}).get("TrafficRoutingConfiguration", {})
+    routing = config.get("BlueGreenUpdatePolicy", {}).get("TrafficRoutingConfiguration", {})
     kind = routing.get("Type", "ALL_AT_ONCE")
     if kind != "ALL_AT_ONCE":
         raise not_built(f"updates that shift traffic in steps (TrafficRoutingConfiguration {kind})")
@@ -79,7 +79,7 @@ _BUSY = (EndpointStatus.CREATING, EndpointStatus.UPDATING, EndpointStatus.DELETI
 
 
 def create_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Create an endpoint; it is `Creating` until its instances are healthy."""
+    """Creates an endpoint; it is `Creating` until its instances are healthy."""
     given_tags = check_tags(params.get("Tags", []))
     check_deployment_config(params.get("DeploymentConfig"))
     name, now = params["EndpointName"], call.clock.now()
@@ -107,7 +107,7 @@ def create_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, A
         except AlreadyExists as error:
             raise existing("endpoint", arn) from error
         tags.put(connection, arn, given_tags)
-        _tell(connection, record, now)
+        _put_status_event(connection, record, now)
     call.hint()
     return {"EndpointArn": arn}
 
@@ -128,7 +128,9 @@ def list_endpoints(call: RequestContext, params: dict[str, Any]) -> dict[str, An
 def update_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Deploy another config on new instances; the old ones serve until these are healthy."""
     check_deployment_config(params.get("DeploymentConfig"))
-    excluded = [one["VariantPropertyType"] for one in params.get(_EXCLUDED, [])]
+    excluded = [
+        excluded_property["VariantPropertyType"] for excluded_property in params.get(_EXCLUDED, [])
+    ]
     if excluded and not params.get("RetainAllVariantProperties"):
         raise refused(f"{_EXCLUDED} needs RetainAllVariantProperties to be true.")
     versions = look_up_versions(call, params["EndpointConfigName"])
@@ -159,21 +161,23 @@ def update_endpoint_weights_and_capacities(
     call: RequestContext, params: dict[str, Any]
 ) -> dict[str, Any]:
     """Change weights or instance counts of variants; existing instances stay."""
-    wanted = _by_variant(params["DesiredWeightsAndCapacities"])
+    changes = _by_variant(params["DesiredWeightsAndCapacities"])
     with call.database.write() as connection:
         record, current = _changeable(call, connection, params["EndpointName"])
-        unknown = wanted.keys() - {variant.name for variant in current.all_variants}
+        unknown = changes.keys() - {variant.name for variant in current.all_variants}
         if unknown:
             raise refused(
                 f'The variant name(s) "{", ".join(sorted(unknown))}" is/are not present within '
                 f'endpoint configuration "{current.config_name}".'
             )
         if current.asynchronous is None:
-            _check_counts(wanted.values())
+            _check_counts(changes.values())
         target = msgspec.structs.replace(
             current,
-            variants=tuple(_changed(one, wanted.get(one.name)) for one in current.variants),
-            shadow=current.shadow and _changed(current.shadow, wanted.get(current.shadow.name)),
+            variants=tuple(
+                _changed(variant, changes.get(variant.name)) for variant in current.variants
+            ),
+            shadow=current.shadow and _changed(current.shadow, changes.get(current.shadow.name)),
         )
         _check_weights(target)
         after = _updating(call, record, target)
@@ -185,7 +189,7 @@ def update_endpoint_weights_and_capacities(
 
 
 def delete_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Delete an endpoint; it is `Deleting` until its instances have stopped."""
+    """Deletes an endpoint; it is `Deleting` until its instances have stopped."""
     # In the group commit, because writers of requests lock the same rows.
     call.writes.run(lambda connection: _delete(call, connection, params["EndpointName"]))
     call.hint()
@@ -209,10 +213,10 @@ def _delete(call: RequestContext, connection: Connection, name: str) -> None:
 def _update(connection: Connection, before: EndpointRecord, after: EndpointRecord) -> None:
     endpoints.update(connection, after)
     if after.status is not before.status:
-        _tell(connection, after, after.modified_at)
+        _put_status_event(connection, after, after.modified_at)
 
 
-def _tell(connection: Connection, record: EndpointRecord, now: float) -> None:
+def _put_status_event(connection: Connection, record: EndpointRecord, now: float) -> None:
     put_event(connection, endpoint_event(record, tags.get(connection, record.arn), now))
 
 
@@ -261,30 +265,30 @@ def _check_weights(deployment: Deployment) -> None:
     check_weights((variant.weight for variant in deployment.variants), shadows)
 
 
-def _by_variant(desired: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    wanted: dict[str, dict[str, Any]] = {}
-    for one in desired:
-        name = one["VariantName"]
-        if name in wanted:
+def _by_variant(changes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    by_name: dict[str, dict[str, Any]] = {}
+    for change in changes:
+        name = change["VariantName"]
+        if name in by_name:
             raise refused(f'The variant name "{name}" was non-unique within the request.')
-        if "ServerlessUpdateConfig" in one:
+        if "ServerlessUpdateConfig" in change:
             raise not_built("serverless inference (ServerlessUpdateConfig)")
-        wanted[name] = one
-    return wanted
+        by_name[name] = change
+    return by_name
 
 
-def _check_counts(desired: Iterable[dict[str, Any]]) -> None:
-    """Refuse counts of 0: only asynchronous requests can wait for an instance to start."""
-    for one in desired:
-        if one.get("DesiredInstanceCount") == 0:
+def _check_counts(changes: Iterable[dict[str, Any]]) -> None:
+    """Refuses counts of 0: only asynchronous requests can wait for an instance to start."""
+    for change in changes:
+        if change.get("DesiredInstanceCount") == 0:
             raise refused(
-                f"Production variant {one['VariantName']} needs a DesiredInstanceCount of at least "
-                "1: only asynchronous endpoints may have none."
+                f"Production variant {change['VariantName']} needs a DesiredInstanceCount of at "
+                "least 1: only asynchronous endpoints may have none."
             )
 
 
 def _check_same_kind(record: EndpointRecord, current: Deployment, target: Deployment) -> None:
-    """Refuse a change that would leave queued requests without a queue."""
+    """Refuses a change that would leave queued requests without a queue."""
     if (current.asynchronous is None) != (target.asynchronous is None):
         is_now = "not asynchronous" if current.asynchronous is None else "asynchronous"
         raise refused(
@@ -293,13 +297,13 @@ def _check_same_kind(record: EndpointRecord, current: Deployment, target: Deploy
         )
 
 
-def _changed(variant: VariantPlan, wanted: dict[str, Any] | None) -> VariantPlan:
-    if wanted is None:
+def _changed(variant: VariantPlan, change: dict[str, Any] | None) -> VariantPlan:
+    if change is None:
         return variant
     return msgspec.structs.replace(
         variant,
-        weight=wanted.get("DesiredWeight", variant.weight),
-        instance_count=wanted.get("DesiredInstanceCount", variant.instance_count),
+        weight=change.get("DesiredWeight", variant.weight),
+        instance_count=change.get("DesiredInstanceCount", variant.instance_count),
     )
 
 

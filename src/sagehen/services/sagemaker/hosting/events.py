@@ -34,7 +34,7 @@ def endpoint_event(record: EndpointRecord, tags: Mapping[str, str], now: float) 
         "EndpointName": record.name,
         "EndpointArn": record.arn,
         "EndpointConfigName": shown and shown.config_name,
-        "ProductionVariants": [_variant(one) for one in shown.variants] if shown else None,
+        "ProductionVariants": [_variant(variant) for variant in shown.variants] if shown else None,
         "EndpointStatus": _STATUSES[record.status],
         "FailureReason": record.failure_reason,
         "CreationTime": round(record.created_at * 1000),

@@ -47,6 +47,6 @@ def all(connection: Connection) -> list[InstanceRecord]:
 
 def of_endpoint(connection: Connection, endpoint_name: str) -> list[InstanceRecord]:
     """Finds instances by the endpoint's name in its own case."""
-    mine = INSTANCES.c.endpoint_name == endpoint_name
+    where = INSTANCES.c.endpoint_name == endpoint_name
     order = [INSTANCES.c.instance_id]
-    return rows.select_records(connection, INSTANCES, InstanceRecord, mine, order=order)
+    return rows.select_records(connection, INSTANCES, InstanceRecord, where, order=order)

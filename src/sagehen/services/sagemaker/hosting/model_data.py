@@ -17,7 +17,7 @@ _S3_FOLDER = re.compile(r"s3://([^/]+)/?(.*)", re.DOTALL)
 
 
 def check_model_data(call: RequestContext, container: dict[str, Any], role: str | None) -> None:
-    """Check that the object or prefix of a container exists."""
+    """Checks that the object or prefix of a container exists."""
     source = container.get("ModelDataSource", {}).get("S3DataSource")
     if source is None and "ModelDataUrl" not in container:
         return

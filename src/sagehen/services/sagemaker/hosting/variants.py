@@ -43,7 +43,7 @@ def variants_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def check_shadow(params: dict[str, Any]) -> None:
-    """Check what goes with a shadow variant, all but the models."""
+    """Checks what goes with a shadow variant, all but the models."""
     if not shadows_of(params):
         return
     counts = len(params["ProductionVariants"]), len(shadows_of(params))
@@ -69,7 +69,7 @@ def check_shadow_models(definition: dict[str, Any], models: Iterable[ModelRecord
         containers = containers_of(model.definition)
         if len(containers) > 1:
             raise _not_with_shadows(f"models of several containers (model {model.name})")
-        if any(one.get("Mode") == "MultiModel" for one in containers):
+        if any(container.get("Mode") == "MultiModel" for container in containers):
             raise _not_with_shadows(f"multi-model endpoints (model {model.name})")
 
 
@@ -97,7 +97,7 @@ _UNBUILT_OF_VARIANT = {
 
 
 def check_config(params: dict[str, Any]) -> None:
-    """Check CreateEndpointConfig's parameters, all but whether its models exist."""
+    """Checks CreateEndpointConfig's parameters, all but whether its models exist."""
     check_shadow(params)
     check_async_config(params)
     _refuse_unbuilt(params, _UNBUILT)
@@ -109,7 +109,7 @@ def check_config(params: dict[str, Any]) -> None:
     variants = variants_of(params)
     names = [variant["VariantName"] for variant in variants]
     if len({name.lower() for name in names}) < len(names):
-        raise refused("The names of variants must differ; these are " + _said(names))
+        raise refused("The names of variants must differ; these are " + _joined(names))
     for variant in variants:
         _check_variant(variant)
     check_weights(_weights(params["ProductionVariants"]), _weights(shadows_of(params)))
@@ -178,5 +178,5 @@ def _weights(variants: Iterable[dict[str, Any]]) -> list[float]:
     return [variant.get("InitialVariantWeight", 1.0) for variant in variants]
 
 
-def _said(names: list[str]) -> str:
+def _joined(names: list[str]) -> str:
     return ", ".join(names) + "."

@@ -89,7 +89,7 @@ def _record(
         **definition.get("StoppingCondition", {}),
     }
     definition["StoppingCondition"] = stopping
-    patience = (stopping.get("MaxWaitTimeInSeconds"), stopping.get("MaxPendingTimeInSeconds"))
+    wait_limits = (stopping.get("MaxWaitTimeInSeconds"), stopping.get("MaxPendingTimeInSeconds"))
     first = Transition(
         status=SecondaryStatus.PENDING if waits else SecondaryStatus.STARTING,
         started_at=now,
@@ -103,7 +103,9 @@ def _record(
         definition=definition,
         job_id=uuid.uuid4().hex,
         transitions=(first,),
-        gives_up_at=min((now + one for one in patience if one is not None), default=None),
+        gives_up_at=min(
+            (now + seconds for seconds in wait_limits if seconds is not None), default=None
+        ),
     )
 
 

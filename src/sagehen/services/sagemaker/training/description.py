@@ -8,7 +8,7 @@ from sagehen.services.sagemaker.training.records import TrainingJobRecord, Trans
 
 __all__ = ["describe", "summarize"]
 
-_AS_GIVEN = (
+_COPIED_MEMBERS = (
     "HyperParameters",
     "RoleArn",
     "ResourceConfig",
@@ -34,29 +34,32 @@ _AS_GIVEN = (
 
 def describe(record: TrainingJobRecord) -> dict[str, Any]:
     """Returns DescribeTrainingJob's output, with SageMaker's defaults and without unset members."""
-    given = record.definition
+    definition = record.definition
     described: dict[str, Any] = {
         **summarize(record),
         "EnableNetworkIsolation": False,
         "EnableInterContainerTrafficEncryption": False,
         "EnableManagedSpotTraining": False,
-        **{member: given[member] for member in _AS_GIVEN if member in given},
+        **{member: definition[member] for member in _COPIED_MEMBERS if member in definition},
         "AlgorithmSpecification": {
             "EnableSageMakerMetricsTimeSeries": False,
-            **given["AlgorithmSpecification"],
+            **definition["AlgorithmSpecification"],
         },
-        "InputDataConfig": [_channel(one) for one in given.get("InputDataConfig", ())] or None,
+        "InputDataConfig": [_channel(channel) for channel in definition.get("InputDataConfig", ())]
+        or None,
         # The SageMaker SDK's attach() reads KmsKeyId even if it was not given.
         "OutputDataConfig": {
             "KmsKeyId": "",
             "CompressionType": "GZIP",
-            **given["OutputDataConfig"],
+            **definition["OutputDataConfig"],
         },
         "ModelArtifacts": {"S3ModelArtifacts": _model_address(record)},
         "FailureReason": record.failure_reason,
         "TrainingStartTime": _time(record.started_at),
-        "SecondaryStatusTransitions": [_transition(one) for one in record.transitions],
-        "FinalMetricDataList": [_metric(one) for one in record.metrics] or None,
+        "SecondaryStatusTransitions": [
+            _transition(transition) for transition in record.transitions
+        ],
+        "FinalMetricDataList": [_metric(metric) for metric in record.metrics] or None,
         **_seconds(record),
     }
     return {member: value for member, value in described.items() if value is not None}
@@ -94,18 +97,18 @@ def _seconds(record: TrainingJobRecord) -> dict[str, int]:
     }
 
 
-def _transition(one: Transition) -> dict[str, Any]:
+def _transition(transition: Transition) -> dict[str, Any]:
     members = {
-        "Status": one.status.value,
-        "StartTime": as_time(one.started_at),
-        "EndTime": _time(one.ended_at),
-        "StatusMessage": one.message,
+        "Status": transition.status.value,
+        "StartTime": as_time(transition.started_at),
+        "EndTime": _time(transition.ended_at),
+        "StatusMessage": transition.message,
     }
     return {member: value for member, value in members.items() if value is not None}
 
 
-def _metric(one: JobMetric) -> dict[str, Any]:
-    return {"MetricName": one.name, "Value": one.value, "Timestamp": as_time(one.at)}
+def _metric(metric: JobMetric) -> dict[str, Any]:
+    return {"MetricName": metric.name, "Value": metric.value, "Timestamp": as_time(metric.at)}
 
 
 def _time(seconds: float | None) -> Any:

@@ -63,20 +63,22 @@ def _detail(record: TrainingJobRecord, tags: Mapping[str, str]) -> dict[str, Any
         "TrainingStartTime": _milliseconds(record.started_at),
         "TrainingEndTime": _milliseconds(record.ended_at),
         "LastModifiedTime": _milliseconds(record.modified_at),
-        "SecondaryStatusTransitions": [_transition(one) for one in record.transitions],
+        "SecondaryStatusTransitions": [
+            _transition(transition) for transition in record.transitions
+        ],
         "Tags": dict(tags),
     }
     return {member: value for member, value in detail.items() if value is not None}
 
 
-def _transition(one: Transition) -> dict[str, Any]:
-    told = {
-        "Status": one.status.value,
-        "StartTime": _milliseconds(one.started_at),
-        "EndTime": _milliseconds(one.ended_at),
-        "StatusMessage": one.message,
+def _transition(transition: Transition) -> dict[str, Any]:
+    members = {
+        "Status": transition.status.value,
+        "StartTime": _milliseconds(transition.started_at),
+        "EndTime": _milliseconds(transition.ended_at),
+        "StatusMessage": transition.message,
     }
-    return {member: value for member, value in told.items() if value is not None}
+    return {member: value for member, value in members.items() if value is not None}
 
 
 def _milliseconds(at: float | None) -> str | None:

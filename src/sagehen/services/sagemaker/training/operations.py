@@ -22,7 +22,7 @@ from sagehen.services.sagemaker.training.records import (
     SecondaryStatus,
     TrainingJobRecord,
 )
-from sagehen.services.sagemaker.training.status import Course
+from sagehen.services.sagemaker.training.status import JobUpdate
 from sagehen.wire.errors import AwsError
 
 __all__ = [
@@ -38,24 +38,24 @@ __all__ = [
 def stop_training_job_row(
     connection: Connection, record: TrainingJobRecord, arns: ArnMaker, now: float
 ) -> None:
-    """Ask for a job to end, in the transaction that read and locked `record`; ignored if it is
+    """Asks for a job to end, in the transaction that read and locked `record`; ignored if it is
     ending."""
     if record.status is not JobStatus.IN_PROGRESS:
         return
-    course = Course(record)
-    course.stop(now, SecondaryStatus.STOPPED)
+    update = JobUpdate(record)
+    update.stop(now, SecondaryStatus.STOPPED)
     if record.stage is JobStage.WAITING:
         # Nothing runs: let the reconciler end it at once.
-        course.note(gives_up_at=0.0)
-    training_jobs.update(connection, course.record)
+        update.note(gives_up_at=0.0)
+    training_jobs.update(connection, update.record)
     labels = tags.get(connection, record.arn)
-    for state in course.moves:
+    for state in update.moves:
         put_event(connection, training_event(state, labels, arns, now))
 
 
 NOT_FOUND = "Requested resource not found."
 _UPDATABLE = ("ProfilerConfig", "ProfilerRuleConfigurations", "RemoteDebugConfig")
-_OF_NOBODY = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
+_MATCHING_NOTHING = ("WarmPoolStatusEquals", "TrainingPlanArnEquals")
 """Filters that match no job here."""
 
 
@@ -72,7 +72,7 @@ def list_training_jobs(call: RequestContext, params: dict[str, Any]) -> dict[str
 
     With StatusEquals pages are full; SageMaker's may have fewer jobs.
     """
-    if any(params.get(one) for one in _OF_NOBODY):
+    if any(params.get(member) for member in _MATCHING_NOTHING):
         return {"TrainingJobSummaries": []}
     return read_page(
         call, params, training_jobs.list_page, "TrainingJobSummaries", summarize, "Ascending"
@@ -98,14 +98,14 @@ def update_training_job(call: RequestContext, params: dict[str, Any]) -> dict[st
 
 
 def stop_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Ask for a job to end; it is `Stopping` until its code has ended and its outputs are
+    """Asks for a job to end; it is `Stopping` until its code has ended and its outputs are
     uploaded."""
     call.writes.run(lambda connection: _stop(call, connection, params["TrainingJobName"]))
     return {}
 
 
 def delete_training_job(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Delete an ended job but not its outputs; its log is renamed, for the name may be used
+    """Deletes an ended job but not its outputs; its log is renamed, for the name may be used
     again."""
 
     def work(connection: Connection) -> None:

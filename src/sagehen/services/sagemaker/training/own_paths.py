@@ -11,7 +11,7 @@ from sagehen.frame.own_paths.routes import OwnPathRequest, number_in, own_route
 
 __all__ = ["Interrupting", "JobPaths"]
 
-MOST_AT_ONCE = 10_000
+MAX_COUNT = 10_000
 
 
 class Interrupting(Protocol):
@@ -31,13 +31,13 @@ class JobPaths:
             own_route(at + "/{name}/interrupt", {"POST": self._interrupt_one}),
         ]
 
-    async def _interrupt_one(self, asked: OwnPathRequest) -> dict[str, Any]:
-        name = asked.path["name"]
+    async def _interrupt_one(self, request: OwnPathRequest) -> dict[str, Any]:
+        name = request.path["name"]
         if not name.isascii() or len(name) > 63:
             raise NotFound(f"There is no training job {name[:63]!r}.")
         return {"interrupted": [await self._interrupts.interrupt_job(name)]}
 
-    async def _interrupt_some(self, asked: OwnPathRequest) -> dict[str, Any]:
-        given = "count" in asked.query
-        count = number_in(asked.query, "count", 0, 0, MOST_AT_ONCE) if given else None
+    async def _interrupt_some(self, request: OwnPathRequest) -> dict[str, Any]:
+        has_count = "count" in request.query
+        count = number_in(request.query, "count", 0, 0, MAX_COUNT) if has_count else None
         return {"interrupted": await self._interrupts.interrupt_spot_jobs(count)}

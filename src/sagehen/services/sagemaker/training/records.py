@@ -83,7 +83,7 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
     """TrainingStartTime: when its code first ran."""
     ended_at: float | None = None
     run_seconds: float = 0
-    """Of the code of ended attempts, together."""
+    """seconds that the code of all ended attempts ran"""
     failure_reason: str | None = None
     stop_requested_at: float | None = None
     ends_as: SecondaryStatus = SecondaryStatus.STOPPED
@@ -114,9 +114,9 @@ class TrainingJobRecord(DefinedRecord, frozen=True, kw_only=True):
         if self.started_at is None:
             return 0.0
         waits = (
-            (one.ended_at or one.started_at) - one.started_at
-            for one in self.transitions
-            if one.started_at > self.started_at and one.status in _BETWEEN_ATTEMPTS
+            (transition.ended_at or transition.started_at) - transition.started_at
+            for transition in self.transitions
+            if transition.started_at > self.started_at and transition.status in _BETWEEN_ATTEMPTS
         )
         return self.run_seconds + sum(waits)
 

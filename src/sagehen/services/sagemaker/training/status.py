@@ -17,11 +17,11 @@ from sagehen.services.sagemaker.training.records import (
     Transition,
 )
 
-__all__ = ["LONGEST_REASON", "Course"]
+__all__ = ["LONGEST_REASON", "JobUpdate"]
 
 LONGEST_REASON = 1024
 """characters; from SageMaker's model"""
-MOST_TRANSITIONS = 200
+MAX_TRANSITIONS = 200
 """The first and the newest are kept: a spot job may be interrupted any number of times, and each
 step writes all of them."""
 
@@ -53,7 +53,7 @@ _ENDS = {
 }
 
 
-class Course:
+class JobUpdate:
     """Changes a job step by step, from `stored` to `record`."""
 
     def __init__(self, record: TrainingJobRecord) -> None:
@@ -71,15 +71,15 @@ class Course:
         """Go to another status. A time before the last transition (the clock was set back) is
         raised to it."""
         *past, last = self.record.transitions
-        if len(past) >= MOST_TRANSITIONS:
+        if len(past) >= MAX_TRANSITIONS:
             del past[1]
         at = max(at, last.started_at)
-        said = _MESSAGES.get(to, "") if message is None else message
+        text = _MESSAGES.get(to, "") if message is None else message
         self.note(
             transitions=(
                 *past,
                 msgspec.structs.replace(last, ended_at=at),
-                Transition(status=to, started_at=at, message=said),
+                Transition(status=to, started_at=at, message=text),
             ),
             modified_at=max(at, self.record.modified_at),
             **changes,

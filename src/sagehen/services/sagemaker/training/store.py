@@ -90,11 +90,11 @@ list_page = TRAINING_JOBS.list_page
 
 _COLUMNS = TRAINING_JOBS.table.c
 _FIXED = ("name", "arn", "created_at", "definition")
-_KEPT = [name for name in TrainingJobRecord.__struct_fields__ if name not in _FIXED]
+_CHANGEABLE = [name for name in TrainingJobRecord.__struct_fields__ if name not in _FIXED]
 _SAVE = (
     TRAINING_JOBS.table.update()
     .where(_COLUMNS.job_id == bindparam("new_job_id"))
-    .values({name: bindparam(f"new_{name}") for name in _KEPT if name != "job_id"})
+    .values({name: bindparam(f"new_{name}") for name in _CHANGEABLE if name != "job_id"})
 )
 Query = Select[Any]
 
@@ -103,10 +103,10 @@ def _query(*where: ColumnElement[bool], limited: bool = True) -> tuple[Query, Qu
     """Returns a query, oldest first, and the same with locks. Made once: making it takes longer
     than running it."""
     columns = (_COLUMNS[name] for name in TrainingJobRecord.__struct_fields__)
-    found = select(*columns).where(*where).order_by(_COLUMNS.created_at, _COLUMNS.key)
+    query = select(*columns).where(*where).order_by(_COLUMNS.created_at, _COLUMNS.key)
     if limited:
-        found = found.limit(bindparam("most"))
-    return found, found.with_for_update()
+        query = query.limit(bindparam("most"))
+    return query, query.with_for_update()
 
 
 _WAITS = _COLUMNS.stage == JobStage.WAITING
@@ -123,7 +123,7 @@ def insert(connection: Connection, record: TrainingJobRecord) -> None:
 
 
 def update(connection: Connection, record: TrainingJobRecord) -> bool:
-    """Write the whole record; returns False if it is gone.
+    """Writes the whole record; returns False if it is gone.
 
     Hazard: read it in the same transaction, by `get_for_update`.
     """
@@ -133,14 +133,14 @@ def update(connection: Connection, record: TrainingJobRecord) -> bool:
 
 def count_up_to(connection: Connection, limit: int, *stages: JobStage) -> int:
     """Counts no further than `limit`."""
-    found = select(_COLUMNS.key).where(_COLUMNS.stage.in_(stages)).limit(limit)
-    return connection.execute(select(func.count()).select_from(found.subquery())).scalar_one()
+    keys = select(_COLUMNS.key).where(_COLUMNS.stage.in_(stages)).limit(limit)
+    return connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
 
 
 def counts(connection: Connection) -> dict[tuple[JobStatus, JobStage], int]:
     """Counts jobs that have not ended, by an index."""
     columns = (_COLUMNS.status, _COLUMNS.stage)
-    going_on = _COLUMNS.status.in_([one for one in JobStatus if not one.is_final])
+    going_on = _COLUMNS.status.in_([status for status in JobStatus if not status.is_final])
     statement = select(*columns, func.count()).where(going_on).group_by(*columns)
     return {
         (JobStatus(status), JobStage(stage)): count
@@ -167,7 +167,7 @@ def next_waiting(
 
 
 def shift_clock(connection: Connection, seconds: float, since: float, now: float) -> None:
-    """Keep waiting times unchanged after the clock was set.
+    """Keeps waiting times unchanged after the clock was set.
 
     Jobs created between `since` and `now` already have times of the new clock.
     """
@@ -184,17 +184,17 @@ def shift_clock(connection: Connection, seconds: float, since: float, now: float
 
 
 def save(connection: Connection, records: Sequence[TrainingJobRecord]) -> None:
-    """Write jobs that were read and locked in the same transaction."""
+    """Writes jobs that were read and locked in the same transaction."""
     if records:
-        told = [msgspec.to_builtins(record) for record in records]
-        connection.execute(_SAVE, [{f"new_{name}": one[name] for name in _KEPT} for one in told])
+        rows = [msgspec.to_builtins(record) for record in records]
+        connection.execute(
+            _SAVE, [{f"new_{name}": row[name] for name in _CHANGEABLE} for row in rows]
+        )
 
 
 def _read(
-    connection: Connection, statements: tuple[Query, Query], lock: bool, **given: float
+    connection: Connection, statements: tuple[Query, Query], lock: bool, **parameters: float
 ) -> list[TrainingJobRecord]:
-    found = connection.execute(statements[lock], given)
+    rows = connection.execute(statements[lock], parameters)
     fields = TrainingJobRecord.__struct_fields__
-    return [
-        msgspec.convert(dict(zip(fields, row, strict=True)), TrainingJobRecord) for row in found
-    ]
+    return [msgspec.convert(dict(zip(fields, row, strict=True)), TrainingJobRecord) for row in rows]

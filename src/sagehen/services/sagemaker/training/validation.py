@@ -14,7 +14,7 @@ from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.errors import not_built, quota_exceeded, refused
 from sagehen.wire.errors import AwsError
 
-__all__ = ["check_channels", "check_training_job", "place_in_s3"]
+__all__ = ["check_channels", "check_training_job", "s3_location"]
 
 _UNBUILT_SOURCES = {
     "FileSystemDataSource": "file systems as input (FileSystemDataSource)",
@@ -38,14 +38,14 @@ def check_channels(params: dict[str, Any], region: str, objects: ObjectStore) ->
         _check_presence(channel["DataSource"]["S3DataSource"], params["RoleArn"], region, objects)
 
 
-def place_in_s3(member: str, url: str) -> Location:
+def s3_location(member: str, url: str) -> Location:
     try:
-        place = parse_location(url)
+        location = parse_location(url)
     except Invalid as error:
         raise refused(f"{member}: {error}") from error
-    if not is_bucket_name(place.bucket) or not url.isprintable():
-        raise refused(f"{member} {url!r} is no place in S3: s3://bucket/prefix.")
-    return place
+    if not is_bucket_name(location.bucket) or not url.isprintable():
+        raise refused(f"{member} {url!r} is not an address in S3. Give s3://bucket/prefix.")
+    return location
 
 
 def _check_channel(channel: dict[str, Any]) -> None:
@@ -74,22 +74,22 @@ def _check_channel(channel: dict[str, Any]) -> None:
 
 def _check_presence(source: dict[str, Any], role: str, region: str, objects: ObjectStore) -> None:
     url = source["S3Uri"]
-    place = place_in_s3("S3Uri", url)
+    location = s3_location("S3Uri", url)
     try:
         if source["S3DataType"] == "S3Prefix":
-            query = ListingQuery(prefix=place.key, limit=1)
-            found = bool(objects.list_page(place.bucket, query).objects)
+            query = ListingQuery(prefix=location.key, limit=1)
+            exists = bool(objects.list_page(location.bucket, query).objects)
         else:
-            objects.head(place.bucket, place.key)
-            found = True
+            objects.head(location.bucket, location.key)
+            exists = True
     except NotFound:
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise refused(
             f'No S3 objects found under S3 URL "{url}" given in input data source. Please ensure '
             f"that the bucket exists in the selected region ({region}), that objects exist under "
             f'that S3 prefix, and that the role "{role}" has "s3:ListBucket" permissions on bucket '
-            f'"{place.bucket}".'
+            f'"{location.bucket}".'
         )
 
 
@@ -112,7 +112,7 @@ _TAKEN = ("code", "input", "model", "output")
 
 
 def check_training_job(params: dict[str, Any], settings: Settings, objects: ObjectStore) -> None:
-    """Check CreateTrainingJob's parameters; not in a transaction: the object store may be far away.
+    """Checks CreateTrainingJob's parameters, not in a transaction: the object store may be far.
 
     Raises:
         AwsError: SageMaker would refuse them, or Sagehen cannot run them.
@@ -128,9 +128,9 @@ def check_training_job(params: dict[str, Any], settings: Settings, objects: Obje
     check_channels(params, settings.region, objects)
 
 
-def _refuse_unbuilt(given: dict[str, Any], unbuilt: dict[str, str]) -> None:
+def _refuse_unbuilt(params: dict[str, Any], unbuilt: dict[str, str]) -> None:
     for member, feature in unbuilt.items():
-        if given.get(member):
+        if params.get(member):
             raise not_built(feature)
 
 
@@ -172,15 +172,15 @@ def _check_command(
     if launch is not None and launch.command:
         return
     server = server_of_its_own(image)
-    what = (
+    problem = (
         f"The image {image} runs {server}, which Sagehen does not bring"
         if server
         else (f"Sagehen does not bring what is in the image {image}")
     )
     raise refused(
-        f"{what}. To run a script of your own, name it in the hyperparameter sagemaker_program and "
-        "its archive in sagemaker_submit_directory, as the SageMaker SDK does with an entry_point; "
-        "to run a command, give ContainerEntrypoint, or map the image's name to it in "
+        f"{problem}. To run a script of your own, name it in the hyperparameter sagemaker_program "
+        "and its archive in sagemaker_submit_directory, as the SageMaker SDK does with an "
+        "entry_point; to run a command, give ContainerEntrypoint, or map the image's name to it in "
         f'sagehen.toml: [images] "{image_name(image)}" = ["python3", "train.py"].'
     )
 
@@ -198,8 +198,8 @@ def _check_resources(resources: dict[str, Any], settings: Settings) -> None:
         raise refused(str(error)) from error
     limit = settings.max_job_instances
     if count > limit:
-        why = "The limit is Sagehen's setting max_job_instances, of each job."
-        raise quota_exceeded(f"{instance_type} for training job usage", limit, 0, count, why)
+        reason = "The limit is Sagehen's setting max_job_instances, of each job."
+        raise quota_exceeded(f"{instance_type} for training job usage", limit, 0, count, reason)
 
 
 def _check_times(params: dict[str, Any]) -> None:
@@ -249,8 +249,8 @@ def _check_checkpoints(config: dict[str, str] | None, objects: ObjectStore) -> N
 
 
 def _check_bucket(member: str, url: str, objects: ObjectStore) -> None:
-    """Check early: a misspelt bucket would lose the results of hours."""
-    bucket = place_in_s3(member, url).bucket
+    """Checks early: a misspelt bucket would lose the results of hours."""
+    bucket = s3_location(member, url).bucket
     try:
         objects.bucket(bucket)
     except NotFound as error:

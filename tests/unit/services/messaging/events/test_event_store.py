@@ -13,7 +13,7 @@ from sagehen.services.messaging.events import (
 from sagehen.services.messaging.events import (
     target_store as event_targets,
 )
-from sagehen.services.messaging.events.deliveries import address_of
+from sagehen.services.messaging.events.deliveries import EventMessage, resolve_target
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.messaging.events.records import (
     DISABLED,
@@ -21,6 +21,7 @@ from sagehen.services.messaging.events.records import (
     Event,
     RuleRecord,
     TargetRecord,
+    target_address,
 )
 from sagehen.services.messaging.outbox import store as deliveries
 from sagehen.services.messaging.sns import (
@@ -30,6 +31,7 @@ from sagehen.services.messaging.sns import (
     topic_store as topics,
 )
 from sagehen.services.messaging.sns.records import (
+    Notice,
     SubscriptionRecord,
     SubscriptionState,
     TopicRecord,
@@ -113,7 +115,7 @@ def test_what_is_rolled_back_never_was(state: Database) -> None:
         raise ZeroDivisionError
     assert received(state) == []
     with state.read() as connection:
-        assert deliveries.due(connection, address_of(rule, "1"), 1000, 10) == []
+        assert deliveries.due(connection, target_address(rule, "1"), 1000, 10) == []
 
 
 def test_a_topic_fans_it_out_and_a_mail_reads_well(state: Database) -> None:
@@ -135,26 +137,25 @@ def test_a_topic_fans_it_out_and_a_mail_reads_well(state: Database) -> None:
     put(state)
     with state.read() as connection:
         (delivery,) = deliveries.due(connection, subscription.arn, 1000, 10)
-    assert '\n  "id": "id-1",\n' in delivery.notice.text_for("email")
-    assert json.loads(delivery.notice.text_for("http")) == EVENT.envelope()
-    assert "\n" not in delivery.notice.text_for("http")
+    assert '\n  "id": "id-1",\n' in delivery.read(Notice).text_for("email")
+    assert json.loads(delivery.read(Notice).text_for("http")) == EVENT.envelope()
+    assert "\n" not in delivery.read(Notice).text_for("http")
 
 
 def test_a_webhook_is_a_delivery_that_goes_with_its_target(state: Database) -> None:
     rule = make_rule(state, "a", {"source": ["aws.sagemaker"]}, HOOK)
     put(state)
-    address = address_of(rule, "0")
+    address = target_address(rule, "0")
     with state.read() as connection:
         (delivery,) = deliveries.due(connection, address, 1000, 10)
-        found = event_targets.find_receiver(connection, address)
-    assert json.loads(delivery.notice.text_for("event")) == EVENT.envelope()
+        found = resolve_target(connection, address)
+    assert json.loads(delivery.read(EventMessage).texts.input) == EVENT.envelope()
     assert found is not None
-    receiver, topic = found
-    assert (receiver.endpoint, receiver.protocol, topic.arn) == (HOOK, "event", rule.arn)
+    assert (found.endpoint, found.method, found.rule_arn) == (HOOK, None, rule.arn)
     with state.write() as connection:
         assert event_targets.remove(connection, rule, ["0", "none"]) == ["none"]
         assert deliveries.due(connection, address, 1000, 10) == []
-        assert event_targets.find_receiver(connection, address) is None
+        assert resolve_target(connection, address) is None
 
 
 def test_a_target_that_is_gone_holds_up_no_other(
@@ -171,7 +172,7 @@ def test_it_is_due_when_it_was_put(state: Database) -> None:
     later = Event(**{name: getattr(EVENT, name) for name in EVENT.__struct_fields__[:-1]}, put_at=7)
     put(state, later)
     with state.read() as connection:
-        (delivery,) = deliveries.due(connection, address_of(rule, "0"), 7, 10)
+        (delivery,) = deliveries.due(connection, target_address(rule, "0"), 7, 10)
     assert delivery.due_at == 7
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.base.errors import Invalid
 from sagehen.services.messaging.filters.policy import ATTRIBUTES, BODY, read_policy
-from sagehen.services.messaging.sns.records import MessageAttribute
+from sagehen.services.messaging.message_attributes import MessageAttribute
 
 
 def body_wanted(policy: dict[str, Any], body: Any) -> bool:

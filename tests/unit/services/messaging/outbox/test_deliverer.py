@@ -10,20 +10,22 @@ from dataclasses import dataclass, field
 import pytest
 
 from sagehen.services.messaging.outbox import deliverer as module
-from sagehen.services.messaging.outbox.attempts import (
+from sagehen.services.messaging.outbox.deliverer import Deliverer
+from sagehen.services.messaging.outbox.destinations import (
     DeliveryAttempt,
     DeliveryResult,
     ReceiverAnswer,
 )
-from sagehen.services.messaging.outbox.deliverer import Deliverer
+from sagehen.services.messaging.outbox.limits import ConcurrencyLimits
 from sagehen.services.messaging.outbox.outbox import Outbox
-from sagehen.services.messaging.outbox.receivers import Receivers
 from sagehen.services.messaging.sns import (
     subscription_store as subscriptions,
 )
 from sagehen.services.messaging.sns import (
     topic_store as topics,
 )
+from sagehen.services.messaging.sns.deliveries import SubscriptionResolver
+from sagehen.services.messaging.sns.envelopes import Links
 from sagehen.services.messaging.sns.records import (
     Notice,
     SubscriptionRecord,
@@ -62,19 +64,24 @@ class World:
 
     def outbox(self) -> Outbox:
         return Outbox(
-            self.database, self.writes, self.clock, lambda *one: self.recorded.append(one), Middle()
+            self.database,
+            self.writes,
+            self.clock,
+            lambda *one: self.recorded.append(one),
+            Middle(),
+            {"sns": SubscriptionResolver(lambda _: "{}", Links("http://host", "/c.pem"))},
         )
 
     def deliverer(self, holder: str = "a", most_each: int = 2) -> Deliverer:
         lease = HeldLease(self.database, self.clock, "deliveries", holder)
         return Deliverer(
-            self.outbox(), {"http": self.post}, lease, Receivers(100, most_each), self.clock
+            self.outbox(), self.send, lease, ConcurrencyLimits(100, most_each), self.clock
         )
 
-    async def post(self, parcel: DeliveryAttempt) -> ReceiverAnswer:
+    async def send(self, attempt: DeliveryAttempt) -> ReceiverAnswer:
         self.asked.set()
-        endpoint = parcel.subscription.endpoint
-        self.posted.append((endpoint, parcel.delivery.notice.message_id))
+        endpoint = attempt.destination.endpoint
+        self.posted.append((endpoint, attempt.delivery.message.message_id))
         waiting = self.answers.get(endpoint)
         answer = waiting.pop(0) if waiting else ReceiverAnswer(DeliveryResult.ACCEPTED)
         if isinstance(answer, asyncio.Event):
@@ -340,7 +347,7 @@ async def test_unsubscribed_meanwhile(world: World) -> None:
 
 
 async def test_a_hint_ends_the_rest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_REST_SECONDS", 600)
+    monkeypatch.setattr(module, "MAX_REST_SECONDS", 600)
     world.subscribe("http://a/")
     deliverer = world.deliverer()
     world.database.listen("deliveries", deliverer.hint)
@@ -358,14 +365,14 @@ async def test_a_hint_ends_the_rest(world: World, monkeypatch: pytest.MonkeyPatc
 async def test_time_alone_does_not_look_into_an_empty_outbox(world: World, monkeypatch) -> None:
     deliverer = world.deliverer()
     looks = 0
-    look = deliverer._outbox.due_by_subscription
+    look = deliverer._outbox.due_by_address
 
     async def counted() -> dict[str, float]:
         nonlocal looks
         looks += 1
         return await look()
 
-    monkeypatch.setattr(deliverer._outbox, "due_by_subscription", counted)
+    monkeypatch.setattr(deliverer._outbox, "due_by_address", counted)
     await deliverer.turn()  # It takes the lease, which is a commit.
     await deliverer._turn_or_back_off()
     before = looks

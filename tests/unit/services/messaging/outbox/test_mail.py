@@ -10,21 +10,8 @@ import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from sagehen.base.settings import Settings
-from sagehen.services.messaging.outbox.attempts import (
-    DeliveryAttempt,
-    DeliveryResult,
-    ReceiverAnswer,
-)
-from sagehen.services.messaging.outbox.mail import MailPost
-from sagehen.services.messaging.sns.envelopes import Links
-from sagehen.services.messaging.sns.records import (
-    Delivery,
-    Notice,
-    PostKind,
-    SubscriptionRecord,
-    SubscriptionState,
-    TopicRecord,
-)
+from sagehen.services.messaging.outbox.destinations import DeliveryResult, Mail, ReceiverAnswer
+from sagehen.services.messaging.outbox.mail import MailSender
 from support.clock import HandClock
 from support.mailbox import MailController
 
@@ -67,53 +54,28 @@ def server(running: Server) -> Server:
     return running
 
 
-async def send(tmp_path: Path, port: int | None, message: str = "m", **more: Any) -> ReceiverAnswer:
+async def send(tmp_path: Path, port: int | None, text: str = "m", **more: Any) -> ReceiverAnswer:
     chosen: dict[str, Any] = {"smtp_host": "127.0.0.1", "smtp_port": port} if port else {}
     settings = Settings(home=tmp_path, **{**chosen, **more})
-    links = Links("http://host", "/c.pem")
-    notice = Notice(message_id="id", topic_arn="t", message=message, published_at=0)
-    delivery = Delivery(
-        delivery_id=7,
-        subscription_arn="s",
-        kind=PostKind.NOTIFICATION,
-        notice=notice,
-        notice_id=1,
-        attempts=0,
-        due_at=0,
-    )
-    subscription = SubscriptionRecord(
-        arn="s",
-        topic_arn="t",
-        protocol="email",
-        endpoint="reader@example.org",
-        state=SubscriptionState.CONFIRMED,
-        created_at=0,
-        attributes={},
-        token="",
-        token_expires_at=0,
-    )
-    topic = TopicRecord(arn="t", created_at=0, attributes={})
-    post = MailPost(settings, links, lambda _: "{}", HandClock(86_400))
-    return await post.send(
-        DeliveryAttempt(delivery=delivery, subscription=subscription, topic=topic)
-    )
+    mail = Mail(recipient="reader@example.org", subject="s", text=text, message_id="id.7")
+    return await MailSender(settings, HandClock(86_400)).send(mail)
 
 
 async def test_accepted(server: Server, tmp_path: Path) -> None:
     answer = await send(tmp_path, server.port, "line\n.\nafter the dot ü")
-    assert answer.verdict is DeliveryResult.ACCEPTED
+    assert answer.result is DeliveryResult.ACCEPTED
     mail = email.message_from_bytes(server.contents[0])
     assert mail["Message-ID"] == "<id.7@localhost>"
     assert mail["Date"] == "Fri, 02 Jan 1970 00:00:00 -0000"
     payload = mail.get_payload(decode=True)
     assert isinstance(payload, bytes)
     text = payload.decode().replace("\r\n", "\n")
-    assert text.startswith("line\n.\nafter the dot ü\n\n--\n")
-    assert "http://host/?Action=Unsubscribe&SubscriptionArn=s" in text
+    assert text.rstrip("\n") == "line\n.\nafter the dot ü"
+    assert (mail["To"], mail["Subject"]) == ("reader@example.org", "s")
 
 
 @pytest.mark.parametrize(
-    ("on_recipient", "on_data", "verdict"),
+    ("on_recipient", "on_data", "result"),
     [
         ("550 No such user", "250 OK", DeliveryResult.REFUSED),
         ("450 Mailbox busy", "250 OK", DeliveryResult.FAILED),
@@ -123,27 +85,27 @@ async def test_accepted(server: Server, tmp_path: Path) -> None:
     ],
 )
 async def test_what_the_server_says(
-    server: Server, tmp_path: Path, on_recipient: str, on_data: str, verdict: DeliveryResult
+    server: Server, tmp_path: Path, on_recipient: str, on_data: str, result: DeliveryResult
 ) -> None:
     server.on_recipient, server.on_data = on_recipient, on_data
     answer = await send(tmp_path, server.port)
-    assert answer.verdict is verdict
-    assert answer.why
+    assert answer.result is result
+    assert answer.reason
 
 
 async def test_the_owner_s_own_mistakes_lose_nothing(server: Server, tmp_path: Path) -> None:
-    assert (await send(tmp_path, None)).verdict is DeliveryResult.FAILED
+    assert (await send(tmp_path, None)).result is DeliveryResult.FAILED
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
-    assert (await send(tmp_path, port)).verdict is DeliveryResult.FAILED
+    assert (await send(tmp_path, port)).result is DeliveryResult.FAILED
     logged_in = {"smtp_username": "u", "smtp_password": "p"}
-    assert (await send(tmp_path, server.port, **logged_in)).verdict is DeliveryResult.FAILED
+    assert (await send(tmp_path, server.port, **logged_in)).result is DeliveryResult.FAILED
     encrypted = {"smtp_security": "starttls"}
-    assert (await send(tmp_path, server.port, **encrypted)).verdict is DeliveryResult.FAILED
+    assert (await send(tmp_path, server.port, **encrypted)).result is DeliveryResult.FAILED
 
 
 async def test_a_server_that_says_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         answer = await send(tmp_path, port, delivery_timeout_seconds=0.2)
-    assert answer.verdict is DeliveryResult.FAILED
+    assert answer.result is DeliveryResult.FAILED

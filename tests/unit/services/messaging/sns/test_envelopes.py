@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from sagehen.base.errors import HomeError
+from sagehen.services.messaging.message_attributes import MessageAttribute
 from sagehen.services.messaging.sns.envelopes import Envelope, Links, seal, string_to_sign
-from sagehen.services.messaging.sns.records import MessageAttribute, PostKind
+from sagehen.services.messaging.sns.records import PostKind
 from sagehen.services.messaging.sns.signing import MessageSigner, load_signer
 
 LINKS = Links("http://host:1", "/_sagehen/sns/c.pem")

@@ -4,7 +4,7 @@ import itertools
 import threading
 import uuid
 
-from sagehen.services.messaging.sns.records import MessageAttribute
+from sagehen.services.messaging.message_attributes import MessageAttribute
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs import queue_store as queues
 from sagehen.services.messaging.sqs.records import (

@@ -1,42 +1,11 @@
 """GetMetricData: queries, pages and expressions."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from sagehen.services.monitoring.cloudwatch import data
-
-NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-
-
-def query(query_id="m1", name="m", **changes):
-    stat = {"Metric": {"Namespace": "Mine", "MetricName": name}, "Period": 60, "Stat": "Sum"}
-    outer = {one: changes.pop(one) for one in ("ReturnData", "Label") if one in changes}
-    return {"Id": query_id, "MetricStat": {**stat, **changes}, **outer}
-
-
-def expression(query_id, text, **more):
-    return {"Id": query_id, "Expression": text, **more}
-
-
-def ask(*queries, **changes):
-    asked = {"StartTime": NOON, "EndTime": NOON + 10 * MINUTE, "ScanBy": "TimestampAscending"}
-    return {"MetricDataQueries": list(queries), **asked, **changes}
-
-
-def values(answer):
-    return {one["Id"]: one["Values"] for one in answer["MetricDataResults"]}
-
-
-@pytest.fixture
-def filled(cloudwatch):
-    """Five minutes of `m`: 0, 1, 2, 3, 4; and of `n` 10 in the first and the third."""
-    for minute in range(5):
-        cloudwatch.put("m", minute, at=NOON + minute * MINUTE)
-    for minute in (0, 2):
-        cloudwatch.put("n", 10, at=NOON + minute * MINUTE)
-    return cloudwatch
+from support.metric_queries import MINUTE, NOON, ask, expression, query, values
 
 
 def test_several_metrics_at_once(filled):
@@ -98,91 +67,11 @@ def test_pages_have_every_point_once(filled, scan, most):
     assert pages <= -(-7 // most) + 1
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("m1", [0, 1, 2, 3, 4]),
-        ("m1 + 1", [1, 2, 3, 4, 5]),
-        ("10 - m1", [10, 9, 8, 7, 6]),
-        ("-m1", [0, -1, -2, -3, -4]),
-        ("m1 * 2 + m1 ^ 2", [0, 3, 8, 15, 24]),
-        ("2 * 3 ^ 2", [18] * 10),
-        ("(m1 + 1) * 2", [2, 4, 6, 8, 10]),
-        ("m1 + m2", [10, 12]),
-        ("m2 / m1", [5]),
-        ("FILL(m2, 0)", [10, 0, 10, 0, 0, 0, 0, 0, 0, 0]),
-        ("FILL(m2, 0) + m1", [10, 1, 12, 3, 4]),
-        ("SUM(METRICS())", [10, 1, 12, 3, 4]),
-        ("AVG([m1, m2])", [5, 1, 6, 3, 4]),
-        ("MAX([m1, 2])", [2, 2, 2, 3, 4, 2, 2, 2, 2, 2]),
-        ("m1 / SUM(m1)", [0, 0.1, 0.2, 0.3, 0.4]),
-        ("MIN(m2)", [10] * 10),
-        ("(0 - 1) ^ 0.5 + m1", []),
-        ("10 ^ 400 + m1", []),
-        ("SUM(none)", []),
-    ],
-)
-def test_arithmetic(filled, text, expected):
-    queries = [
-        expression("e1", text),
-        query("m1", ReturnData=False),
-        query("m2", "n", ReturnData=False),
-    ]
-    if "none" in text:
-        queries[1:] = [query("none", "none", ReturnData=False)]
-    answer = filled.GetMetricData(**ask(*queries))
-    (result,) = answer["MetricDataResults"]
-    assert (result["Id"], result["Label"], result["Values"]) == ("e1", "e1", expected)
-
-
-def test_expressions_of_expressions(filled):
-    queries = [expression("e2", "e1 * 2", Label="Twice"), expression("e1", "m1 + 1"), query()]
-    answer = filled.GetMetricData(**ask(*queries))
-    assert values(answer)["e2"] == [2, 4, 6, 8, 10]
-    assert answer["MetricDataResults"][0]["Label"] == "Twice"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "m1 +",
-        "m1.real",
-        "m1[0]",
-        "__import__('os')",
-        "(lambda: 1)()",
-        "m1 if 1 else 2",
-        "SEARCH('{a}', 'Sum', 60)",
-        "SELECT AVG(x) FROM y",
-        "ANOMALY_DETECTION_BAND(m1, 2)",
-        "FILL(m1, REPEAT)",
-        "SUM(m1, m1)",
-        "METRICS('m')",
-        "[m1, m1]",
-        "METRICS() + 1",
-        "'text'",
-        "True + m1",
-        "1j + m1",
-        "nothing + 1",
-        "e1 + 1",
-        "m1 // 2",
-        "-" * 2000 + "1",
-        "(" * 1000 + "1" + ")" * 1000,
-        "1" + "0" * 400,
-        "f(x=1)",
-        "m1; m1",
-    ],
-)
-def test_what_is_no_arithmetic(filled, text):
-    told = filled.refuses("GetMetricData", **ask(query(), expression("e1", text)))
-    assert told[0] == "ValidationError"
-    assert "Error in expression" in told[1]
-
-
 def test_an_expression_has_one_page(filled, monkeypatch):
     queries = [query(), expression("e1", "m1")]
     assert filled.GetMetricData(**ask(*queries, MaxDatapoints=10))
     assert "MaxDatapoints" in filled.refuses("GetMetricData", **ask(*queries, MaxDatapoints=9))[1]
-    monkeypatch.setattr(data, "MOST_POINTS_OF_EXPRESSIONS", 19)
+    monkeypatch.setattr(data, "MAX_POINTS_OF_EXPRESSIONS", 19)
     assert "20 datapoints" in filled.refuses("GetMetricData", **ask(*queries))[1]
 
 
@@ -216,21 +105,6 @@ def test_what_is_refused(cloudwatch, asked, words):
     told = cloudwatch.refuses("GetMetricData", **asked)
     assert told[0] == "ValidationError"
     assert words in told[1]
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ('SELECT SUM(m) FROM "A"', "queries of Metrics Insights (SELECT)"),
-        ("  select avg(m) from A group by b", "queries of Metrics Insights (SELECT)"),
-        ("SEARCH('{A} m', 'Sum', 60)", "SEARCH is not supported"),
-    ],
-)
-def test_expressions_that_are_queries_are_refused_by_name(filled, text, what):
-    code, message = filled.refuses("GetMetricData", **ask(query(), expression("q", text)))
-    assert code == "ValidationError"
-    assert message.startswith("Error in expression 'q': ")
-    assert what in message
 
 
 def test_a_period_that_is_none(cloudwatch):

@@ -87,7 +87,7 @@ def test_metrics_are_listed_in_order_and_by_what_they_are(any_database):
     with any_database.read() as connection:
         found = list(metrics(connection, 0, "n", None, 0))
         assert [one.name for one in found] == ["m0", "m1", "m2", "m3", "m4"]
-        assert [one.name for one in metrics(connection, found[2].place, None, None, 0)] == [
+        assert [one.name for one in metrics(connection, found[2].cursor, None, None, 0)] == [
             "m3",
             "m4",
         ]
@@ -127,7 +127,7 @@ def test_what_is_old_goes_a_few_series_at_a_time(any_database):
 
 
 def test_not_more_sketches_are_read_than_fit(any_database, monkeypatch):
-    monkeypatch.setattr(sample_reads, "MOST_SKETCHES", 2)
+    monkeypatch.setattr(sample_reads, "MAX_SKETCHES", 2)
     put(any_database, *((LATENCY, minute, of_values({1.0: 1})) for minute in (1, 2, 3)))
     assert len(slots(any_database, LATENCY, Window(1, 3, 1), read_sketches)) == 2
     with pytest.raises(LimitExceeded):

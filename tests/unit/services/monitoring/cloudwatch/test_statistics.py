@@ -158,7 +158,7 @@ def test_as_many_points_as_there_may_be(cloudwatch):
 
 
 def test_more_sketches_than_are_read(cloudwatch, monkeypatch):
-    monkeypatch.setattr(sample_reads, "MOST_SKETCHES", 1)
+    monkeypatch.setattr(sample_reads, "MAX_SKETCHES", 1)
     cloudwatch.put("m", 1, at=NOON)
     cloudwatch.put("m", 1, at=NOON + MINUTE)
     asked = ask(Statistics=None, ExtendedStatistics=["p50"])

@@ -17,6 +17,7 @@ from sagehen.services.monitoring.cloudwatch.sample_reads import (
     metrics,
     read_sketches,
 )
+from sagehen.services.monitoring.cloudwatch.sample_store import count_samples, prune
 from sagehen.services.monitoring.metering import sampler as module
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.monitoring.metering.sampler import Sampler
@@ -289,7 +290,7 @@ def test_a_look_that_there_was_no_room_for_leaves_no_empty_sample(world):
     world.turn()
     assert world.recorder.dropped == 1
     with world.database.write() as connection:
-        module.prune(connection, START + 1, 0, 100)
+        prune(connection, START + 1, 0, 100)
     for count in (None, 1):
         world.clock.seconds += 30
         world.turn()
@@ -398,7 +399,7 @@ def test_what_is_old_is_pruned(world):
     world.clock.seconds = (START + 180) * 60
     world.turn()
     with world.database.read() as connection:
-        assert module.count_samples(connection) == 10
+        assert count_samples(connection) == 10
 
 
 def test_too_many_samples_are_kept_for_a_shorter_time(world, caplog):
@@ -409,7 +410,7 @@ def test_too_many_samples_are_kept_for_a_shorter_time(world, caplog):
         world.clock.seconds += 60
     world.turn()
     with world.database.read() as connection:
-        assert module.count_samples(connection) == 30
+        assert count_samples(connection) == 30
     assert "more samples" in caplog.text
 
 

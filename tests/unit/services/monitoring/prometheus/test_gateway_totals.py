@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.base.clock import SystemClock
 from sagehen.services.monitoring.prometheus.gateway_totals import (
-    MOST_GATEWAYS,
+    MAX_GATEWAYS,
     SILENT_SECONDS,
     GatewayReport,
     InFlightTotals,
@@ -141,11 +141,11 @@ def test_limits_that_were_met_stay_when_gateways_go(observations: Observations) 
     observations.record(hits("1", queue=3, head=1))
     # Another process under its id: it has met one limit more often already, another not yet.
     observations.record(hits("1", queue=5, head=0))
-    for number in range(MOST_GATEWAYS + 50):
+    for number in range(MAX_GATEWAYS + 50):
         observations.record(hits(f"g{number}", queue=1))
 
-    assert observations.limit_hits() == {"queue": 8 + MOST_GATEWAYS + 50, "head": 1}
-    assert len(observations._last_limit_hits) == MOST_GATEWAYS
+    assert observations.limit_hits() == {"queue": 8 + MAX_GATEWAYS + 50, "head": 1}
+    assert len(observations._last_limit_hits) == MAX_GATEWAYS
 
 
 def test_an_endpoint_made_anew_starts_from_nothing(observations: Observations) -> None:
@@ -158,11 +158,11 @@ def test_an_endpoint_made_anew_starts_from_nothing(observations: Observations) -
 
 
 def test_however_many_gateways_come_and_go_their_counts_stay(observations: Observations) -> None:
-    for number in range(MOST_GATEWAYS + 50):
+    for number in range(MAX_GATEWAYS + 50):
         observations.record(report(str(number), variants=(("Houses", 1),)))
 
-    assert invocations(observations) == MOST_GATEWAYS + 50
-    assert len(observations._gateways) == MOST_GATEWAYS
+    assert invocations(observations) == MAX_GATEWAYS + 50
+    assert len(observations._gateways) == MAX_GATEWAYS
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from sagehen.frame.routes import AsyncPlan
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
+from sagehen.wire.errors import AwsError
 from support.endpoints import ARN, in_service, settle, stored, weigh
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:"
@@ -112,7 +113,9 @@ def test_that_bucket_is_made_where_it_is_needed(server):
 def test_paths_that_are_no_place_in_s3(server, refusal, member, path):
     config = {"OutputConfig": {"S3OutputPath": "s3://bucket/out", member: path}}
     said = refusal(lambda: asynchronous(server, "c", config))
-    assert said.startswith(f"{member} {path!r} is no place in S3. Give s3://bucket/prefix, or ")
+    assert said.startswith(
+        f"{member} {path!r} is not an address in S3. Give s3://bucket/prefix, or "
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,6 +238,6 @@ def test_none_count_as_no_capacity(server, refusal):
     to_zero(server)
     in_service(server, "other", "c")
     wanted = {"VariantName": "AllTraffic", "DesiredInstanceCount": 1}
-    with pytest.raises(Exception, match="is 1 Instances, with current utilization of 1") as caught:
+    with pytest.raises(AwsError, match="is 1 Instances, with current utilization of 1") as caught:
         weigh(server, wanted)
     assert caught.value.code == "ResourceLimitExceeded"

@@ -7,9 +7,14 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from sagehen.base.errors import StateFull
+from sagehen.frame.routes import AsyncPlan
 from sagehen.services.sagemaker.async_inference import intake as async_intake
 from sagehen.services.sagemaker.async_inference import request_store as async_requests
-from sagehen.services.sagemaker.async_inference.intake import AsyncIntake, NewRequest
+from sagehen.services.sagemaker.async_inference.intake import (
+    AsyncIntake,
+    NewRequest,
+    promise_output,
+)
 from sagehen.services.sagemaker.async_inference.records import AsyncState, QueueMode
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state.group_commit import GroupCommit
@@ -129,7 +134,7 @@ async def test_many_share_a_transaction_and_keep_their_order(house, monkeypatch)
     await asyncio.gather(*(house.put() for _ in range(600)))
     assert sum(groups) == 600
     assert len(groups) < 10
-    assert max(groups) <= async_intake.MOST_IN_BATCH
+    assert max(groups) <= async_intake.MAX_BATCH
     rows = [house.found(f"label-{number}")[0].sequence for number in range(1, 601)]
     assert rows == sorted(rows)
     assert house.backlog() == (600, 0)
@@ -203,7 +208,7 @@ async def test_what_waits_is_abandoned_with_its_endpoint_and_nothing_later(house
 
 
 async def test_inline_bodies_that_wait_have_a_bound(house, monkeypatch):
-    monkeypatch.setattr(async_intake, "MOST_WAITING_BYTES", 250)
+    monkeypatch.setattr(async_intake, "MAX_WAITING_BYTES", 250)
     given = {"InputLocation": None, "Body": bytes(100)}
     outcomes = await asyncio.gather(*(house.put(**given) for _ in range(3)), return_exceptions=True)
     assert [getattr(one, "code", "queued") for one in outcomes] == [
@@ -236,3 +241,55 @@ async def test_who_leaves_while_it_waits_does_not_hold_up_the_others(house):
     await asyncio.sleep(0)
     leaving.cancel()
     assert (await staying).request_id == "id-2"
+
+
+HTTPS = "https://bucket.s3.us-east-1.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("path", "extension", "filename", "location"),
+    [
+        ("s3://bucket", None, None, "s3://bucket/id.out"),
+        ("s3://bucket/", None, None, "s3://bucket/id.out"),
+        ("s3://bucket/out", None, None, "s3://bucket/out/id.out"),
+        ("s3://bucket/out/", None, None, "s3://bucket/out/id.out"),
+        ("s3://bucket/out//", None, None, "s3://bucket/out//id.out"),
+        ("s3://bucket/out", "a/b", None, "s3://bucket/out/a/b/id.out"),
+        ("s3://bucket/out/", "/a/", None, "s3://bucket/out/a/id.out"),
+        ("s3://bucket/out/", "/", None, "s3://bucket/out/id.out"),
+        ("s3://bucket/out", None, "x.json", "s3://bucket/out/x.json"),
+        ("s3://bucket/out", "a", "x", "s3://bucket/out/a/x"),
+        (HTTPS, None, None, HTTPS + "/id.out"),
+        (HTTPS + "/a%20b/", "c", "x.y", HTTPS + "/a%20b/c/x.y"),
+    ],
+)
+def test_where_the_answer_will_be(path, extension, filename, location):
+    output = promise_output(AsyncPlan(output_path=path), "id", extension, filename)
+    assert (output.location, output.failure_location) == (location, None)
+
+
+@pytest.mark.parametrize(
+    ("extension", "filename", "location"),
+    [
+        (None, None, "s3://bucket/failed/id-error.out"),
+        ("a", None, "s3://bucket/failed/a/id-error.out"),
+        (None, "x.json", "s3://bucket/failed/x-error.json"),
+        (None, "x", "s3://bucket/failed/x-error"),
+        (None, "x.", "s3://bucket/failed/x-error."),
+    ],
+)
+def test_where_a_failure_will_be(extension, filename, location):
+    plan = AsyncPlan(output_path="s3://bucket/out", failure_path="s3://bucket/failed")
+    assert promise_output(plan, "id", extension, filename).failure_location == location
+
+
+def test_who_is_told_is_as_the_plan_has_it():
+    plan = AsyncPlan(
+        output_path="s3://bucket",
+        success_topic="good",
+        error_topic="bad",
+        include_response_in=("SUCCESS_NOTIFICATION_TOPIC",),
+    )
+    output = promise_output(plan, "id")
+    assert (output.success_topic, output.error_topic) == ("good", "bad")
+    assert output.include_response_in == ("SUCCESS_NOTIFICATION_TOPIC",)

@@ -6,6 +6,7 @@ import logging
 import msgspec
 import pytest
 
+from sagehen.services.messaging.outbox.store import NOTICES
 from sagehen.services.messaging.sns import (
     subscription_store as subscriptions,
 )
@@ -18,7 +19,6 @@ from sagehen.services.messaging.sns.records import (
     SubscriptionState,
     TopicRecord,
 )
-from sagehen.services.messaging.tables import NOTICES
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from support.endpoints import in_service, settle, stored, weigh
 

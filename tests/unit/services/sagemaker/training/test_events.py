@@ -5,7 +5,7 @@ from sagehen.services.sagemaker.hosting.events import endpoint_event
 from sagehen.services.sagemaker.hosting.records import EndpointRecord, EndpointStatus
 from sagehen.services.sagemaker.training.events import training_event
 from sagehen.services.sagemaker.training.records import SecondaryStatus
-from sagehen.services.sagemaker.training.status import Course
+from sagehen.services.sagemaker.training.status import JobUpdate
 from support.fleet import deployment
 from support.training_jobs import BEGAN, running_job
 
@@ -17,7 +17,7 @@ def event_of(record):
 
 
 def test_the_event_of_a_job_is_as_documented():
-    course = Course(running_job())
+    course = JobUpdate(running_job())
     course.move(SecondaryStatus.DOWNLOADING, BEGAN + 0.0005)
     course.note(started_at=BEGAN + 1.5)
     course.end(SecondaryStatus.FAILED, BEGAN + 2.25, "AlgorithmError: no")
@@ -68,12 +68,12 @@ def test_the_event_of_a_job_is_as_documented():
 
 
 def test_a_transition_is_always_the_same_event_and_no_other():
-    course = Course(running_job())
+    course = JobUpdate(running_job())
     course.move(SecondaryStatus.DOWNLOADING, BEGAN + 1)
     course.move(SecondaryStatus.TRAINING, BEGAN + 2)
     first, second = (event_of(one) for one in course.moves)
     assert first.event_id == event_of(course.moves[0]).event_id != second.event_id
-    other = Course(running_job("other"))
+    other = JobUpdate(running_job("other"))
     other.move(SecondaryStatus.DOWNLOADING, BEGAN + 1)
     assert event_of(other.record).event_id != first.event_id
 

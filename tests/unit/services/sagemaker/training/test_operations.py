@@ -11,7 +11,7 @@ from sagehen.frame.job_specs import JobMetric
 from sagehen.services.monitoring.logs.groups import TRAINING_JOBS, find_group, find_stream
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.records import JobStage, JobStatus, SecondaryStatus
-from sagehen.services.sagemaker.training.status import Course
+from sagehen.services.sagemaker.training.status import JobUpdate
 from sagehen.wire.errors import AwsError
 
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:training-job/"
@@ -25,7 +25,7 @@ def stored(server, name="job"):
 def change(server, act, name="job"):
     """What the loop does: `act` on the course of a job."""
     with server.database.write() as connection:
-        course = Course(training_jobs.get_for_update(connection, name))
+        course = JobUpdate(training_jobs.get_for_update(connection, name))
         act(course)
         training_jobs.save(connection, [course.record])
     return course.record

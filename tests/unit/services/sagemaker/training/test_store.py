@@ -26,7 +26,7 @@ def state(any_database):
             for record in records:
                 training_jobs.insert(connection, record)
 
-    put.database = any_database
+    vars(put)["database"] = any_database
     return put
 
 

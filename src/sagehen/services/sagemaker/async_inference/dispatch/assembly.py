@@ -18,8 +18,8 @@ from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
 from sagehen.services.sagemaker.async_inference.dispatch.dispatcher import AsyncDispatcher
 from sagehen.services.sagemaker.async_inference.dispatch.inputs import Inputs
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
-from sagehen.services.sagemaker.async_inference.dispatch.invoke import Asker, Containers
-from sagehen.services.sagemaker.async_inference.dispatch.notices import MOST_BODY_BYTES
+from sagehen.services.sagemaker.async_inference.dispatch.invoke import ContainerInvoker, Containers
+from sagehen.services.sagemaker.async_inference.dispatch.notices import MAX_BODY_BYTES
 from sagehen.services.sagemaker.async_inference.dispatch.outputs import OutputWriter
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
@@ -28,7 +28,7 @@ __all__ = ["make_dispatcher"]
 
 THREADS = 32
 """Threads for the object store; many, because small writes share one wait for the disk."""
-DATABASE_PATIENCE_SECONDS = 60.0
+DATABASE_RETRY_SECONDS = 60.0
 
 
 def make_dispatcher(
@@ -46,33 +46,33 @@ def make_dispatcher(
     """
     threads = Threads(THREADS, "dispatch")
     routes = RouteFileReader(home.routes, clock)
-    places = RoutedContainers(routes, clock, settings.async_concurrency, random.random)
+    routed = RoutedContainers(routes, clock, settings.async_concurrency, random.random)
 
-    patience = RetryPolicy(clock, settings.async_store_patience_seconds)
+    retry = RetryPolicy(clock, settings.async_store_patience_seconds)
 
-    def make_work(let_go: Callable[[LeasedRequest], None]) -> RequestAttempt:
-        asker = Asker(
+    def make_work(release_slot: Callable[[LeasedRequest], None]) -> RequestAttempt:
+        invoker = ContainerInvoker(
             objects=objects,
             inputs=Inputs(database, objects, threads, clock, settings.max_async_input_bytes),
             containers=Containers(),
             threads=threads,
-            patience=patience,
+            retry=retry,
             clock=clock,
-            most_response_bytes=settings.max_async_response_bytes,
-            let_go=let_go,
+            max_response_bytes=settings.max_async_response_bytes,
+            release_slot=release_slot,
         )
-        in_database = RetryPolicy(clock, DATABASE_PATIENCE_SECONDS)
+        in_database = RetryPolicy(clock, DATABASE_RETRY_SECONDS)
         return RequestAttempt(
             database=database,
             writes=writes,
-            asker=asker,
-            outputs=OutputWriter(objects, threads, MOST_BODY_BYTES),
+            invoker=invoker,
+            outputs=OutputWriter(objects, threads, MAX_BODY_BYTES),
             endings=Endings(writes, objects, in_database, record, settings.region, clock),
             threads=threads,
-            patience=patience,
+            retry=retry,
             data_log=DataLog(home.logs / "endpoints", settings.container_log_bytes, clock),
             clock=clock,
-            most_redeliveries=settings.max_async_redeliveries,
+            max_redeliveries=settings.max_async_redeliveries,
         )
 
-    return AsyncDispatcher(writes, places, make_work, clock, holder, settings.max_async_in_flight)
+    return AsyncDispatcher(writes, routed, make_work, clock, holder, settings.max_async_in_flight)

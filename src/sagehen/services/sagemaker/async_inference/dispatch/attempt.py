@@ -36,8 +36,8 @@ from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     not_stored,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.invoke import (
-    MOST_LOGGED_BYTES,
-    Asker,
+    MAX_LOGGED_BYTES,
+    ContainerInvoker,
     ContainerReply,
     InputBroken,
     InstanceLost,
@@ -65,14 +65,14 @@ class RequestAttempt:
 
     database: Database
     writes: GroupCommit
-    asker: Asker
+    invoker: ContainerInvoker
     outputs: OutputWriter
     endings: Endings
     threads: Threads
-    patience: RetryPolicy
+    retry: RetryPolicy
     data_log: DataLog
     clock: Clock
-    most_redeliveries: int
+    max_redeliveries: int
 
     async def run(self, job: LeasedRequest) -> None:
         """Bring a request to its end, or back into the queue. If neither can be written, its lease
@@ -85,7 +85,7 @@ class RequestAttempt:
             self._rest(job, error)
             await self._give_back(job, lost=False)
         except (InstanceLost, InputBroken) as error:
-            await self._lose(job, error)
+            await self._requeue_lost(job, error)
         except AWAY as error:
             self._rest(job, error)
             await self._give_back(job, lost=False)
@@ -93,9 +93,9 @@ class RequestAttempt:
     async def _run(self, job: LeasedRequest) -> None:
         if await self._end_as_before(job):
             return
-        if job.verdict is not None:
-            raise job.verdict
-        answer, ending = await self.asker.ask(job)
+        if job.early_failure is not None:
+            raise job.early_failure
+        answer, ending = await self.invoker.invoke_leased(job)
         job.ends = True
         try:
             if answer.is_success:
@@ -110,10 +110,10 @@ class RequestAttempt:
         """Use the output of an earlier attempt, so that no container is asked twice."""
         if job.queued.attempt == 1:
             return False
-        found = await self.patience(lambda: self.outputs.find(job.queued))
-        if found is None:
+        stored = await self.retry(lambda: self.outputs.find(job.queued))
+        if stored is None:
             return False
-        await self._end(job, AsyncEnding(found.outcome, found.body))
+        await self._end(job, AsyncEnding(stored.outcome, stored.body))
         return True
 
     async def _succeed(
@@ -145,10 +145,10 @@ class RequestAttempt:
         """Whether the answer is stored: a failed write may have stored it. Then there must be no
         failure object."""
         try:
-            found = await self.outputs.find(job.queued)
+            stored = await self.outputs.find(job.queued)
         except (SagehenError, *AWAY):
             return False
-        return found is not None and found.outcome.state is AsyncState.SUCCEEDED
+        return stored is not None and stored.outcome.state is AsyncState.SUCCEEDED
 
     async def _fail(
         self,
@@ -176,7 +176,7 @@ class RequestAttempt:
             await self._end(job, ending)
 
     async def _store_failure(self, job: LeasedRequest, ending: AsyncEnding, spool: Spool) -> bool:
-        """Write the failure object; if that fails, the request ends without it."""
+        """Writes the failure object; if that fails, the request ends without it."""
         try:
             return await self._store(job, ending, spool)
         except (SagehenError, *AWAY) as error:
@@ -188,17 +188,17 @@ class RequestAttempt:
             return True
 
     async def _spool_text(self, queued: QueuedRequest, text: str) -> Spool:
-        spool = self.asker.spool(queued)
+        spool = self.invoker.spool(queued)
         await spool.write(text.encode())
         return spool
 
     async def _store(self, job: LeasedRequest, ending: AsyncEnding, spool: Spool) -> bool:
-        """Write the object; returns False if another worker has the request now."""
+        """Writes the object; returns False if another worker has the request now."""
         if not await self._is_ours(job):
             log.warning("A request was leased by another meanwhile.", extra=_about(job))
             return False
         began = self.clock.monotonic()
-        await self.patience(lambda: self.outputs.put(job.queued, ending.outcome, spool))
+        await self.retry(lambda: self.outputs.put(job.queued, ending.outcome, spool))
         ending.upload_seconds = self.clock.monotonic() - began
         return True
 
@@ -214,7 +214,7 @@ class RequestAttempt:
                 job.queued.attempt,
             )
 
-        return await self.patience(lambda: self.threads.run(read))
+        return await self.retry(lambda: self.threads.run(read))
 
     async def _end(
         self, job: LeasedRequest, ending: AsyncEnding, small: SmallObject | None = None
@@ -232,11 +232,11 @@ class RequestAttempt:
             log.info("A request failed: %s", outcome.failure_reason, extra=about)
         return True
 
-    async def _lose(self, job: LeasedRequest, error: Exception) -> None:
+    async def _requeue_lost(self, job: LeasedRequest, error: Exception) -> None:
         lost = job.queued.lost
         about = _about(job) | {"lost": lost + 1, "reason": str(error)}
         log.warning("An instance was lost while it worked on a request.", extra=about)
-        if lost >= self.most_redeliveries:
+        if lost >= self.max_redeliveries:
             await self._fail(job, lost_too_often(job.queued.request.endpoint_name, lost + 1))
             return
         self._rest(job, error)
@@ -244,7 +244,7 @@ class RequestAttempt:
 
     async def _give_back(self, job: LeasedRequest, *, lost: bool) -> None:
         sequence, number = job.held
-        await self.patience(
+        await self.retry(
             lambda: self.writes.join(
                 lambda connection: async_leases.give_back(connection, sequence, number, lost=lost)
             )
@@ -252,23 +252,25 @@ class RequestAttempt:
 
     def _rest(self, job: LeasedRequest, error: Exception) -> None:
         """Let the instance rest before its next request."""
-        if job.place is not None:
-            job.place.refused(self.clock.monotonic())
+        if job.container is not None:
+            job.container.refused(self.clock.monotonic())
         log.debug("A request goes back into the queue: %s", error, extra=_about(job))
 
     async def _log(
         self, job: LeasedRequest, failure: AsyncFailure, answer: ContainerReply | None
     ) -> None:
-        place = job.place
-        if place is None:
+        container = job.container
+        if container is None:
             return
         text = failure.text
         if answer is not None:
             side = "client" if 400 <= answer.status < 500 else "server"
-            said = answer.spool.beginning[:MOST_LOGGED_BYTES].decode("utf-8", "replace")
-            text = f'Received {side} error ({answer.status}) from primary with message "{said}"'
+            beginning = answer.spool.beginning[:MAX_LOGGED_BYTES].decode("utf-8", "replace")
+            text = (
+                f'Received {side} error ({answer.status}) from primary with message "{beginning}"'
+            )
         inference_id = job.queued.request.inference_id
-        await self.threads.run(lambda: self.data_log.write(place, inference_id, text))
+        await self.threads.run(lambda: self.data_log.write(container, inference_id, text))
 
 
 def _about(job: LeasedRequest) -> dict[str, object]:

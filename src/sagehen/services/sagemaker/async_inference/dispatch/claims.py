@@ -32,8 +32,8 @@ log = logging.getLogger(__name__)
 LEASE_NAME = "dispatch"
 """The lease on dispatching; each request has a lease of its own."""
 
-MOST_ENDED_AT_ONCE = 64
-MOST_RECLAIMED_AT_ONCE = 10_000
+MAX_ENDED_AT_ONCE = 64
+MAX_RECLAIMED_AT_ONCE = 10_000
 """More leases than one worker has."""
 
 
@@ -66,7 +66,7 @@ class Claims:
     """
 
     free: Mapping[str, int]
-    room: int
+    capacity: int
     first: int
     worker: str
     now: float
@@ -76,11 +76,13 @@ class Claims:
 
     def __call__(self, connection: Connection) -> Claimed:
         if self.fresh:
-            async_leases.reclaim(connection, self.now, MOST_RECLAIMED_AT_ONCE, self.worker)
+            async_leases.reclaim(connection, self.now, MAX_RECLAIMED_AT_ONCE, self.worker)
         claimed = Claimed(at=self.now, cancelled=async_leases.cancellations(connection))
         queues = async_requests.endpoint_queues(connection)
-        claimed.abandoned = {one.endpoint_name: one.abandoned_to for one in queues}
-        claimed.settled = not any(one.queued or one.leased or one.abandoned_to for one in queues)
+        claimed.abandoned = {queue.endpoint_name: queue.abandoned_to for queue in queues}
+        claimed.settled = not any(
+            queue.queued or queue.leased or queue.abandoned_to for queue in queues
+        )
         self._end_due(connection, claimed)
         for queue in queues:
             if queue != EndpointQueue(endpoint_name=queue.endpoint_name):
@@ -89,7 +91,7 @@ class Claims:
         return claimed
 
     def _end_due(self, connection: Connection, claimed: Claimed) -> None:
-        limit = min(self.room, MOST_ENDED_AT_ONCE)
+        limit = min(self.capacity, MAX_ENDED_AT_ONCE)
         due = async_leases.lease_due(connection, limit, self.worker, self.now, self.until)
         claimed.to_end += due
         claimed.more = len(due) == limit
@@ -103,7 +105,7 @@ class Claims:
             async_requests.abandon(connection, name)
             up_to = async_requests.endpoint_queue(connection, name).abandoned_to
             claimed.abandoned[name] = up_to
-        limit = min(self.room, MOST_ENDED_AT_ONCE) - len(claimed.to_end)
+        limit = min(self.capacity, MAX_ENDED_AT_ONCE) - len(claimed.to_end)
         if up_to and limit > 0:
             left = async_leases.lease_abandoned(
                 connection, name, up_to, limit, self.worker, self.until
@@ -116,39 +118,39 @@ class Claims:
     def _lease(
         self, connection: Connection, queues: Sequence[EndpointQueue], claimed: Claimed
     ) -> None:
-        wants = {
-            one.endpoint_name: min(one.queued, self.free.get(one.endpoint_name, 0))
-            for one in queues
-            if one.mode is not QueueMode.PAUSED
+        demand = {
+            queue.endpoint_name: min(queue.queued, self.free.get(queue.endpoint_name, 0))
+            for queue in queues
+            if queue.mode is not QueueMode.PAUSED
         }
-        for name, limit in share(wants, self.room - len(claimed.to_end), self.first).items():
+        for name, limit in share(demand, self.capacity - len(claimed.to_end), self.first).items():
             claimed.to_send += async_leases.lease(
                 connection, name, limit, self.worker, self.now, self.until
             )
         # The error is reported when the request is sent; raising here would stop all endpoints.
-        found, error = attempt(
+        inputs, error = attempt(
             connection, lambda connection: self.read(connection, claimed.to_send)
         )
         if error is not None:
             log.error("Inputs cannot be read with their leases.", exc_info=error)
-        claimed.inputs = found or {}
+        claimed.inputs = inputs or {}
 
 
-def share(wants: Mapping[str, int], room: int, first: int) -> dict[str, int]:
-    """Share `room` among the names round-robin, beginning with number `first`."""
-    names = [name for name, wanted in sorted(wants.items()) if wanted > 0]
-    got = dict.fromkeys(names, 0)
+def share(demand: Mapping[str, int], capacity: int, first: int) -> dict[str, int]:
+    """Share `capacity` among the names round-robin, beginning with number `first`."""
+    names = [name for name, count in sorted(demand.items()) if count > 0]
+    shares = dict.fromkeys(names, 0)
     turn = first
-    while names and room > 0:
+    while names and capacity > 0:
         name = names[turn % len(names)]
-        got[name] += 1
-        room -= 1
-        if got[name] == wants[name]:
+        shares[name] += 1
+        capacity -= 1
+        if shares[name] == demand[name]:
             turn = names.index(name)
             names.remove(name)
         else:
             turn += 1
-    return {name: count for name, count in got.items() if count}
+    return {name: count for name, count in shares.items() if count}
 
 
 def _is_gone(connection: Connection, name: str) -> bool:
@@ -168,11 +170,11 @@ class LeasedRequest:
     queued: QueuedRequest
     lease_until: float
     input: SmallInput | None = None
-    verdict: AsyncFailure | None = None
-    place: RoutedContainer | None = None
+    early_failure: AsyncFailure | None = None
+    container: RoutedContainer | None = None
     has_slot: bool = False
     variant_name: str | None = None
-    asking: asyncio.Task[object] | None = None
+    invocation: asyncio.Task[object] | None = None
     broken_off: AsyncFailure | None = None
     ends: bool = False
     """The outcome is known and being written."""
@@ -183,9 +185,9 @@ class LeasedRequest:
     def held(self) -> tuple[int, int]:
         return self.queued.sequence, self.queued.attempt
 
-    def break_off(self, why: AsyncFailure) -> None:
-        """Stop asking the container. An answer that has already arrived still counts."""
+    def break_off(self, failure: AsyncFailure) -> None:
+        """Stops asking the container. An answer that has already arrived still counts."""
         if self.broken_off is None:
-            self.broken_off = why
-            if self.asking is not None:
-                self.asking.cancel()
+            self.broken_off = failure
+            if self.invocation is not None:
+                self.invocation.cancel()

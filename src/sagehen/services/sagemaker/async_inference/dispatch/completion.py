@@ -1,21 +1,16 @@
 """Ends requests: object, state and notice in one transaction, many requests together; then
 metrics."""
 
-import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import Connection
-from sqlalchemy.exc import OperationalError
 
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Unavailable
 from sagehen.base.retry import RetryPolicy
 from sagehen.frame.context import Record
 from sagehen.services.messaging.sns.records import Notice
@@ -28,82 +23,11 @@ from sagehen.services.sagemaker.async_inference.records import (
     AsyncState,
     QueuedRequest,
 )
-from sagehen.state.group_commit import GroupCommit, attempt
+from sagehen.state.group_commit import CoalescingWriter, GroupCommit, attempt
 
-__all__ = ["AsyncEnding", "CoalescingWriter", "EndedAttempt", "Endings"]
+__all__ = ["AsyncEnding", "EndedAttempt", "Endings"]
 
 log = logging.getLogger(__name__)
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-
-MOST_TOGETHER = 128
-
-
-class CoalescingWriter(Generic[Item, Result]):
-    """Writes the items of many coroutines together; for one event loop.
-
-    Args:
-        write: returns a result for each item. If it raises, each item is tried alone.
-    """
-
-    def __init__(
-        self,
-        writes: GroupCommit,
-        write: Callable[[Connection, Sequence[Item]], Sequence[Result]],
-    ) -> None:
-        self._writes = writes
-        self._write = write
-        self._waiting: deque[tuple[Item, asyncio.Future[Result]]] = deque()
-        self._writing: asyncio.Task[None] | None = None
-
-    async def put(self, item: Item) -> Result:
-        """Write `item`; raises what `write` raises for it alone. A cancelled caller does not know
-        whether it was written."""
-        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, result))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write_all())
-        return await result
-
-    async def _write_all(self) -> None:
-        try:
-            while self._waiting:
-                count = min(len(self._waiting), MOST_TOGETHER)
-                batch = [self._waiting.popleft() for _ in range(count)]
-                await self._write_batch([one for one in batch if not one[1].done()])
-        finally:
-            self._writing = None
-
-    async def _write_batch(self, batch: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:
-        if not batch:
-            return
-        try:
-            items = [item for item, _ in batch]
-            results = await self._writes.join(partial(self._call, items))
-        except Exception as error:
-            if len(batch) > 1 and not isinstance(error, OperationalError | Unavailable):
-                # One item is at fault: write each alone.
-                for one in batch:
-                    await self._write_batch([one])
-                return
-            _fail(batch, error)
-        except BaseException as error:
-            _fail(batch, error)
-            raise
-        else:
-            for (_, future), result in zip(batch, results, strict=True):
-                if not future.done():
-                    future.set_result(result)
-
-    def _call(self, items: Sequence[Item], connection: Connection) -> Sequence[Result]:
-        return self._write(connection, items)
-
-
-def _fail(batch: Sequence[tuple[Item, asyncio.Future[Result]]], error: BaseException) -> None:
-    for _, future in batch:
-        if not future.done():
-            future.set_exception(error)
 
 
 @dataclass
@@ -127,7 +51,7 @@ class EndedAttempt(Enum):
     TAKEN = auto()
     """Another worker has the request; nothing was written."""
     NOT_STORED = auto()
-    """Its object has to be put by itself; nothing was written."""
+    """The object cannot be a row: put it into the store first; nothing was written."""
 
 
 class _End(NamedTuple):
@@ -142,7 +66,7 @@ class _End(NamedTuple):
 
 class _Written(NamedTuple):
     ended: EndedAttempt
-    told: bool = True
+    notified: bool = True
     """The notice was published, if any."""
 
 
@@ -153,14 +77,14 @@ class Endings:
         self,
         writes: GroupCommit,
         objects: ObjectStore,
-        patience: RetryPolicy,
+        retry: RetryPolicy,
         record: Record,
         region: str,
         clock: Clock,
     ) -> None:
         self._objects = objects
-        self._together = CoalescingWriter(writes, self._write)
-        self._patience = patience
+        self._writer = CoalescingWriter(writes, self._write)
+        self._retry = retry
         self._record = record
         self._region = region
         self._clock = clock
@@ -168,7 +92,7 @@ class Endings:
     async def end(
         self, queued: QueuedRequest, ending: AsyncEnding, small: SmallObject | None = None
     ) -> EndedAttempt:
-        """Write the end and publish its notice, in one transaction.
+        """Writes the end and publishes its notice, in one transaction.
 
         Args:
             small: the answer's object, to be put in the same transaction.
@@ -185,32 +109,36 @@ class Endings:
         row = async_leases.EndedRow(queued.sequence, queued.attempt, ending.outcome, now)
         end = _End(row, small, notice)
         began = self._clock.monotonic()
-        written = await self._patience(lambda: self._together.put(end))
+        written = await self._retry(lambda: self._writer.put(end))
         if written.ended is not EndedAttempt.DONE:
             return written.ended
         if small is not None:
             ending.upload_seconds = self._clock.monotonic() - began
         for name, value in _measures(queued, ending, now):
             self._record(name, about, value)
-        if not written.told:
+        if not written.notified:
             self._record("NotificationFailures", about, 1)
         return EndedAttempt.DONE
 
     def _write(self, connection: Connection, ends: Sequence[_End]) -> list[_Written]:
         """Runs in the thread that writes."""
-        ours = async_leases.hold(connection, {end.held for end in ends})
-        smalls = [end for end in ends if end.small is not None and end.held in ours]
+        held_by_us = async_leases.hold(connection, {end.held for end in ends})
+        smalls = [end for end in ends if end.small is not None and end.held in held_by_us]
         put = self._objects.put_rows(connection, [end.small for end in smalls if end.small])
         not_put = {end.held for end, is_put in zip(smalls, put, strict=True) if not is_put}
-        async_leases.finish_all(connection, [end.row for end in ends if end.held in ours - not_put])
-        return [_told(connection, end, ours, not_put) for end in ends]
+        async_leases.finish_all(
+            connection, [end.row for end in ends if end.held in held_by_us - not_put]
+        )
+        return [_publish_notice(connection, end, held_by_us, not_put) for end in ends]
 
 
 _Held = tuple[int, int]
 
 
-def _told(connection: Connection, end: _End, ours: set[_Held], not_put: set[_Held]) -> _Written:
-    if end.held not in ours:
+def _publish_notice(
+    connection: Connection, end: _End, held_by_us: set[_Held], not_put: set[_Held]
+) -> _Written:
+    if end.held not in held_by_us:
         return _Written(EndedAttempt.TAKEN)
     if end.held in not_put:
         return _Written(EndedAttempt.NOT_STORED)

@@ -16,14 +16,16 @@ log = logging.getLogger(__name__)
 class DataLog:
     """Writes a data-log in each instance's log folder below `root`, rotated at `most_bytes`."""
 
-    def __init__(self, root: Path, most_bytes: int, clock: Clock) -> None:
+    def __init__(self, root: Path, max_bytes: int, clock: Clock) -> None:
         self._root = root
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._clock = clock
 
-    def write(self, place: RoutedContainer, inference_id: str, text: str) -> None:
+    def write(self, container: RoutedContainer, inference_id: str, text: str) -> None:
         """Append a line. Blocks; an unwritable log is only warned about."""
-        folder = self._root / place.endpoint_name / place.variant_name / place.instance_id
+        folder = (
+            self._root / container.endpoint_name / container.variant_name / container.instance_id
+        )
         when = datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds")
         line = f"{when.removesuffix('+00:00')}:[sagemaker logs] [{inference_id}] {text}"
         try:
@@ -35,7 +37,7 @@ class DataLog:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Opened for each line: lines are few.
         handler = RotatingFileHandler(
-            folder / "data-log.log", maxBytes=self._most_bytes, backupCount=1, encoding="utf-8"
+            folder / "data-log.log", maxBytes=self._max_bytes, backupCount=1, encoding="utf-8"
         )
         try:
             handler.emit(logging.makeLogRecord({"msg": line}))

@@ -28,7 +28,7 @@ from sagehen.services.sagemaker.async_inference.dispatch.claims import (
 from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     cancelled,
     deleted,
-    verdict,
+    early_failure,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
 from sagehen.state.commits import IdleCheck
@@ -44,8 +44,8 @@ BEAT_SECONDS = 10.0
 LONGEST_REST_SECONDS = 1.0
 ERROR_REST_SECONDS = 1.0
 STOP_SECONDS = 10.0
-MOST_RECLAIMED = 10
-RECLAIMED_AT_ONCE = 500
+MAX_RECLAIMS = 10
+RECLAIM_BATCH = 500
 
 
 class AsyncDispatcher:
@@ -59,18 +59,18 @@ class AsyncDispatcher:
     def __init__(
         self,
         writes: GroupCommit,
-        places: RoutedContainers,
+        routed: RoutedContainers,
         make_work: Callable[[Callable[[LeasedRequest], None]], RequestAttempt],
         clock: Clock,
         holder: str,
-        most: int,
+        max_in_flight: int,
     ) -> None:
         self._writes = writes
-        self._places = places
-        self._work = make_work(self._let_go)
+        self._routed = routed
+        self._work = make_work(self._release_slot)
         self._clock = clock
         self._holder = holder
-        self._most = most
+        self._max_in_flight = max_in_flight
         self._jobs: dict[int, LeasedRequest] = {}
         """by sequence"""
         self._tasks: dict[LeasedRequest, asyncio.Task[None]] = {}
@@ -86,7 +86,7 @@ class AsyncDispatcher:
 
     @property
     def busy(self) -> frozenset[str]:
-        return self._places.busy
+        return self._routed.busy
 
     def hint(self) -> None:
         """Look for work soon. May be called from any thread."""
@@ -139,20 +139,20 @@ class AsyncDispatcher:
         return await self._lease.hold()
 
     async def _follow_routes(self) -> None:
-        if self._places.refresh():
-            await self._work.asker.containers.keep(self._places.addresses)
+        if self._routed.refresh():
+            await self._work.invoker.containers.keep(self._routed.addresses)
 
     async def _claim(self) -> Claimed:
         self._turns += 1
         now = self._clock.now()
         claims = Claims(
-            free={name: self._places.free(name) for name in self._places.endpoint_names},
-            room=max(0, self._most - len(self._jobs)),
+            free={name: self._routed.free(name) for name in self._routed.endpoint_names},
+            capacity=max(0, self._max_in_flight - len(self._jobs)),
             first=self._turns,
             worker=self._holder,
             now=now,
             until=now + REQUEST_LEASE_SECONDS,
-            read=self._work.asker.inputs.read_small,
+            read=self._work.invoker.inputs.read_small,
             fresh=self._fresh,
         )
         return await self._writes.join(claims)
@@ -162,18 +162,18 @@ class AsyncDispatcher:
             name = queued.request.endpoint_name
             until = claimed.at + REQUEST_LEASE_SECONDS - 1
             job = LeasedRequest(queued, until, claimed.inputs.get(queued.sequence))
-            job.verdict = verdict(
+            job.early_failure = early_failure(
                 queued,
                 abandoned_to=claimed.abandoned.get(name, 0),
-                most_reclaimed=MOST_RECLAIMED,
+                max_reclaims=MAX_RECLAIMS,
                 now=claimed.at,
             )
-            job.variant_name = self._places.first_variant(name)
-            if job.verdict is None:
-                job.place = self._places.take(name)
-                job.has_slot = job.place is not None
-            if job.place is not None:
-                job.variant_name = job.place.variant_name
+            job.variant_name = self._routed.first_variant(name)
+            if job.early_failure is None:
+                job.container = self._routed.acquire(name)
+                job.has_slot = job.container is not None
+            if job.container is not None:
+                job.variant_name = job.container.variant_name
             self._start(job)
 
     def _start(self, job: LeasedRequest) -> None:
@@ -183,7 +183,7 @@ class AsyncDispatcher:
         task.add_done_callback(lambda task: self._done(job, task))
 
     def _done(self, job: LeasedRequest, task: asyncio.Task[None]) -> None:
-        self._let_go(job)
+        self._release_slot(job)
         del self._tasks[job]
         if self._jobs.get(job.queued.sequence) is job:
             del self._jobs[job.queued.sequence]
@@ -192,13 +192,13 @@ class AsyncDispatcher:
             about = {"action": "async_request", "request_id": job.queued.request.request_id}
             log.error("A request is left until its lease runs out.", exc_info=error, extra=about)
 
-    def _let_go(self, job: LeasedRequest) -> None:
-        if not job.has_slot or job.place is None:
+    def _release_slot(self, job: LeasedRequest) -> None:
+        if not job.has_slot or job.container is None:
             return
         job.has_slot = False
-        self._places.give(job.place)
+        self._routed.release(job.container)
         self._wake.set()
-        if not job.place.outstanding:
+        if not job.container.outstanding:
             self.on_idle()
 
     def _break_off(self, claimed: Claimed) -> None:
@@ -213,9 +213,9 @@ class AsyncDispatcher:
                     job.break_off(deleted(name))
 
     def _seconds_to_wait(self, claimed: Claimed) -> float:
-        if claimed.more and len(self._jobs) < self._most:
+        if claimed.more and len(self._jobs) < self._max_in_flight:
             return 0
-        wake_at = self._places.wake_at()
+        wake_at = self._routed.wake_at()
         if wake_at is None:
             return LONGEST_REST_SECONDS
         return min(LONGEST_REST_SECONDS, max(0.0, wake_at - self._clock.monotonic()))
@@ -265,7 +265,7 @@ class AsyncDispatcher:
         renewal = async_leases.renew(connection, held, until)
         if not reclaims:
             return renewal, until, 0
-        return renewal, until, async_leases.reclaim(connection, now, RECLAIMED_AT_ONCE)
+        return renewal, until, async_leases.reclaim(connection, now, RECLAIM_BATCH)
 
     def _lose(self, job: LeasedRequest) -> None:
         """Cancel the task the second time; the first time the request may just have ended."""
@@ -295,5 +295,5 @@ class AsyncDispatcher:
         with contextlib.suppress(*AWAY):
             await self._writes.join(give_all_back)
         await self._lease.let_go()
-        await self._work.asker.containers.close()
+        await self._work.invoker.containers.close()
         self._work.threads.close()

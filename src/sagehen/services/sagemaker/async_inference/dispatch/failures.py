@@ -12,11 +12,12 @@ from sagehen.services.sagemaker.async_inference.records import AsyncState, Queue
 
 __all__ = [
     "AsyncFailure",
-    "answer_not_kept",
+    "answer_not_spooled",
     "answer_too_large",
     "answered_with_error",
     "cancelled",
     "deleted",
+    "early_failure",
     "input_missing",
     "input_too_large",
     "lost_too_often",
@@ -24,12 +25,11 @@ __all__ = [
     "not_stored",
     "timed_out",
     "unreadable_answer",
-    "verdict",
 ]
 
 LONGEST_REASON = 1024
 LONGEST_LINE = 300
-"""Of what a container said."""
+"""characters of a container's answer"""
 _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
 _JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)+)"', re.IGNORECASE)
@@ -59,19 +59,21 @@ class AsyncFailure(SagehenError):
         self.metric = metric
 
 
-def answered_with_error(status: int, said: bytes = b"") -> AsyncFailure:
-    """Returns the failure for an answer that is not 2xx; `said` is its beginning."""
-    theirs = 400 <= status < 500
-    who, side = ("ClientError", "client") if theirs else ("InternalServerError", "server")
+def answered_with_error(status: int, beginning: bytes = b"") -> AsyncFailure:
+    """Returns the failure for an answer that is not 2xx; `beginning` is of its body."""
+    if 400 <= status < 500:
+        fault, side = "ClientError", "client"
+    else:
+        fault, side = "InternalServerError", "server"
+    detail = _most_telling_line(beginning.decode("utf-8", "replace"))
     return AsyncFailure(
-        f"{who}: Received {side} error ({status}) from model. See the SageMaker Endpoint logs in "
-        "your account for more information."
-        + (f" ({line})" if (line := _telling_line(said)) else "")
+        f"{fault}: Received {side} error ({status}) from model. See the SageMaker Endpoint logs in "
+        "your account for more information." + (f" ({detail})" if detail else "")
     )
 
 
-def _telling_line(said: bytes) -> str:
-    text = said.decode("utf-8", "replace")
+def _most_telling_line(text: str) -> str:
+    """Returns the raised exception, the message in a JSON object, or else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""
@@ -79,8 +81,8 @@ def _telling_line(said: bytes) -> str:
         raised = [line for line in lines if _EXCEPTION.match(line)]
         chosen = raised[-1] if raised else lines[0]
     else:
-        found = _JSON_MESSAGE.search(text)
-        chosen = found[1] if found else lines[0]
+        match = _JSON_MESSAGE.search(text)
+        chosen = match[1] if match else lines[0]
     return chosen if len(chosen) <= LONGEST_LINE else chosen[:LONGEST_LINE] + "…"
 
 
@@ -94,51 +96,51 @@ def timed_out(seconds: float) -> AsyncFailure:
 
 
 def lost_too_often(endpoint: str, times: int) -> AsyncFailure:
-    said = f"Connection reset by peer for the {endpoint} endpoint. Please retry."
-    reason = f"InternalServerError: {said} Its instance was lost {times} times."
-    return AsyncFailure(reason, text=said)
+    text = f"Connection reset by peer for the {endpoint} endpoint. Please retry."
+    reason = f"InternalServerError: {text} Its instance was lost {times} times."
+    return AsyncFailure(reason, text=text)
 
 
-def not_sendable(why: str) -> AsyncFailure:
-    return AsyncFailure(f"ClientError: The request cannot be sent to the container: {why}")
+def not_sendable(reason: str) -> AsyncFailure:
+    return AsyncFailure(f"ClientError: The request cannot be sent to the container: {reason}")
 
 
-def unreadable_answer(why: str) -> AsyncFailure:
-    return AsyncFailure(f"InternalServerError: The container's answer makes no sense: {why}")
+def unreadable_answer(reason: str) -> AsyncFailure:
+    return AsyncFailure(f"InternalServerError: The container's answer makes no sense: {reason}")
 
 
-def answer_too_large(most: int) -> AsyncFailure:
+def answer_too_large(limit: int) -> AsyncFailure:
     return AsyncFailure(
-        f"InternalServerError: The container's answer has more than {most} bytes "
+        f"InternalServerError: The container's answer has more than {limit} bytes "
         "(max_async_response_bytes)."
     )
 
 
-def answer_not_kept(why: str) -> AsyncFailure:
+def answer_not_spooled(reason: str) -> AsyncFailure:
     return AsyncFailure(
-        f"InternalServerError: The container's answer could not be kept: {why}",
+        f"InternalServerError: The container's answer could not be kept: {reason}",
         metric="ResponseUploadFailures",
     )
 
 
-def input_missing(url: str, why: str) -> AsyncFailure:
+def input_missing(url: str, reason: str) -> AsyncFailure:
     return AsyncFailure(
-        f"ClientError: The input at {url} could not be read: {why}",
+        f"ClientError: The input at {url} could not be read: {reason}",
         metric="RequestDownloadFailures",
     )
 
 
-def input_too_large(url: str, size: int, most: int) -> AsyncFailure:
+def input_too_large(url: str, size: int, limit: int) -> AsyncFailure:
     return AsyncFailure(
-        f"ClientError: The input at {url} has {size} bytes; at most {most} are allowed "
+        f"ClientError: The input at {url} has {size} bytes; at most {limit} are allowed "
         "(max_async_input_bytes).",
         metric="RequestDownloadFailures",
     )
 
 
-def not_stored(url: str, why: str) -> AsyncFailure:
+def not_stored(url: str, reason: str) -> AsyncFailure:
     return AsyncFailure(
-        f"ClientError: The response could not be written to {url}: {why}",
+        f"ClientError: The response could not be written to {url}: {reason}",
         metric="ResponseUploadFailures",
     )
 
@@ -167,8 +169,8 @@ def _reclaimed(times: int) -> AsyncFailure:
     )
 
 
-def verdict(
-    queued: QueuedRequest, *, abandoned_to: int, most_reclaimed: int, now: float
+def early_failure(
+    queued: QueuedRequest, *, abandoned_to: int, max_reclaims: int, now: float
 ) -> AsyncFailure | None:
     """Returns why a leased request must end without being sent; None to send it.
 
@@ -181,6 +183,6 @@ def verdict(
         return deleted(queued.request.endpoint_name)
     if queued.end_at is not None and queued.end_at <= now:
         return _expired()
-    if queued.reclaimed >= most_reclaimed:
+    if queued.reclaimed >= max_reclaims:
         return _reclaimed(queued.reclaimed)
     return None

@@ -21,7 +21,7 @@ from sagehen.state.database import Database
 
 __all__ = ["Input", "Inputs", "SmallInput"]
 
-MOST_SMALL_BYTES = 16 * 2**10
+MAX_SMALL_BYTES = 16 * 2**10
 """Inputs up to this size are read with the lease and held in memory."""
 
 
@@ -91,36 +91,42 @@ class Inputs:
         objects: ObjectStore,
         threads: Threads,
         clock: Clock,
-        most_bytes: int,
+        max_bytes: int,
     ) -> None:
         self._database = database
         self._objects = objects
         self._threads = threads
         self._clock = clock
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     def read_small(
         self, connection: Connection, requests: Sequence[QueuedRequest]
     ) -> dict[int, SmallInput]:
         """Returns, by sequence, the small inputs that are in the database; for some hundred
         requests."""
-        most = min(MOST_SMALL_BYTES, self._most_bytes)
-        inline = [one.sequence for one in requests if one.request.input_location is None]
-        bodies = async_requests.bodies(connection, inline, most)
-        found = {sequence: SmallInput(body) for sequence, body in bodies.items()}
-        places = {one.sequence: place for one in requests if (place := _place(one)) is not None}
-        if places:
-            smalls = self._objects.read_rows(connection, list(places.values()))
-            objects = {(one.bucket, one.key): one for one in smalls if len(one.data) <= most}
-            found |= {
-                sequence: SmallInput(one.data, one.attributes.headers.get("content-type"))
-                for sequence, place in places.items()
-                if (one := objects.get(place)) is not None
+        limit = min(MAX_SMALL_BYTES, self._max_bytes)
+        inline = [queued.sequence for queued in requests if queued.request.input_location is None]
+        bodies = async_requests.bodies(connection, inline, limit)
+        inputs = {sequence: SmallInput(body) for sequence, body in bodies.items()}
+        locations = {
+            queued.sequence: location
+            for queued in requests
+            if (location := _object_key(queued)) is not None
+        }
+        if locations:
+            smalls = self._objects.read_rows(connection, list(locations.values()))
+            objects = {
+                (small.bucket, small.key): small for small in smalls if len(small.data) <= limit
             }
-        return found
+            inputs |= {
+                sequence: SmallInput(small.data, small.attributes.headers.get("content-type"))
+                for sequence, location in locations.items()
+                if (small := objects.get(location)) is not None
+            }
+        return inputs
 
     async def open(self, queued: QueuedRequest, small: SmallInput | None = None) -> Input:
-        """Open a request's input; the caller closes it.
+        """Opens a request's input; the caller closes it.
 
         Raises:
             AsyncFailure: the input is missing or too large.
@@ -137,10 +143,10 @@ class Inputs:
             return Input(self._threads, self._clock, len(body), body, 0)
         opened, rest, first = await self._threads.run(lambda: self._begin(url))
         seconds = self._clock.monotonic() - began
-        found = Input(self._threads, self._clock, opened.info.size, first, seconds)
-        found.content_type = opened.info.attributes.headers.get("content-type")
-        found.then(rest, opened.close)
-        return found
+        result = Input(self._threads, self._clock, opened.info.size, first, seconds)
+        result.content_type = opened.info.attributes.headers.get("content-type")
+        result.then(rest, opened.close)
+        return result
 
     def _inline(self, sequence: int) -> bytes:
         with self._database.read() as connection:
@@ -148,15 +154,15 @@ class Inputs:
         return body or b""
 
     def _begin(self, url: str) -> tuple[OpenObject, Iterator[bytes], bytes]:
-        """Open and read in one thread call, which is enough for a small object."""
+        """Opens and reads in one thread call, which is enough for a small object."""
         try:
             location = parse_location(url)
             opened = self._objects.open(location.bucket, location.key)
         except (Invalid, NotFound) as error:
             raise input_missing(url, str(error)) from error
         try:
-            if opened.info.size > self._most_bytes:
-                raise input_too_large(url, opened.info.size, self._most_bytes)
+            if opened.info.size > self._max_bytes:
+                raise input_too_large(url, opened.info.size, self._max_bytes)
             rest = iter(opened.chunks())
             return opened, rest, next(rest, b"")
         except BaseException:
@@ -164,7 +170,7 @@ class Inputs:
             raise
 
 
-def _place(queued: QueuedRequest) -> tuple[str, str] | None:
+def _object_key(queued: QueuedRequest) -> tuple[str, str] | None:
     url = queued.request.input_location
     if url is None:
         return None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from sagehen.base.clock import Clock
+from sagehen.base.retry import Backoff
 from sagehen.frame.routes import InstanceRoute, Route, RouteFileReader, VariantRoute
 from sagehen.frame.routing import Random, choose_free, choose_variant
 
@@ -25,7 +26,7 @@ class RoutedContainer:
         self.outstanding = 0
         self.rests_until = 0.0
         """monotonic; after a refusal"""
-        self._refusals = 0
+        self._backoff = Backoff(FIRST_REST_SECONDS, LONGEST_REST_SECONDS)
 
     @property
     def is_free(self) -> bool:
@@ -37,12 +38,10 @@ class RoutedContainer:
 
     def refused(self, now: float) -> None:
         """Let the instance rest: it did not begin its request."""
-        seconds = min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2.0 ** min(self._refusals, 10))
-        self._refusals += 1
-        self.rests_until = now + seconds
+        self.rests_until = now + self._backoff.next_seconds()
 
     def answered(self) -> None:
-        self._refusals = 0
+        self._backoff.reset()
 
 
 class RoutedContainers:
@@ -60,7 +59,7 @@ class RoutedContainers:
         self._default = default_concurrency
         self._random = random
         self._variants: dict[str, list[tuple[VariantRoute, list[RoutedContainer]]]] = {}
-        self._places: dict[tuple[str, str, str], RoutedContainer] = {}
+        self._containers: dict[tuple[str, str, str], RoutedContainer] = {}
         self._left: set[RoutedContainer] = set()
         """Instances that left the routes but still work."""
         self._read = False
@@ -74,29 +73,29 @@ class RoutedContainers:
             for name, route in self._routes.table.routes.items()
             if route.asynchronous is not None
         }
-        before, self._places = self._places, {}
-        self._variants = {name: self._take_in(route, before) for name, route in routes.items()}
-        gone = (place for key, place in before.items() if key not in self._places)
-        self._left.update(place for place in gone if place.outstanding)
+        before, self._containers = self._containers, {}
+        self._variants = {name: self._merge(route, before) for name, route in routes.items()}
+        gone = (container for key, container in before.items() if key not in self._containers)
+        self._left.update(container for container in gone if container.outstanding)
         return True
 
-    def _take_in(
+    def _merge(
         self, route: Route, before: Mapping[tuple[str, str, str], RoutedContainer]
     ) -> list[tuple[VariantRoute, list[RoutedContainer]]]:
         assert route.asynchronous is not None
-        most = route.asynchronous.max_concurrency
-        found = []
+        max_concurrency = route.asynchronous.max_concurrency
+        routed = []
         for variant in route.variants:
-            places = []
+            containers = []
             for instance in variant.instances:
                 key = (instance.instance_id, instance.run_id, instance.address)
-                place = before.get(key) or RoutedContainer(instance, route.endpoint_name)
-                place.variant_name = variant.name
-                place.slots = most or max(1, min(instance.slots, self._default))
-                self._places[key] = place
-                places.append(place)
-            found.append((variant, places))
-        return found
+                container = before.get(key) or RoutedContainer(instance, route.endpoint_name)
+                container.variant_name = variant.name
+                container.slots = max_concurrency or max(1, min(instance.slots, self._default))
+                self._containers[key] = container
+                containers.append(container)
+            routed.append((variant, containers))
+        return routed
 
     @property
     def endpoint_names(self) -> set[str]:
@@ -104,7 +103,7 @@ class RoutedContainers:
 
     @property
     def addresses(self) -> set[str]:
-        return {place.address for place in (*self._places.values(), *self._left)}
+        return {container.address for container in (*self._containers.values(), *self._left)}
 
     def first_variant(self, endpoint_name: str) -> str | None:
         """Returns the variant for the metrics of a request that reached none."""
@@ -112,42 +111,56 @@ class RoutedContainers:
         return variants[0][0].name if variants else None
 
     def free(self, endpoint_name: str) -> int:
-        return sum(place.free for _, places in self._open(endpoint_name) for place in places)
+        return sum(
+            container.free
+            for _, containers in self._available(endpoint_name)
+            for container in containers
+        )
 
-    def take(self, endpoint_name: str) -> RoutedContainer | None:
-        """Take a slot until `give`: the variant by weight, the instance by strategy."""
-        variants = [one for one in self._open(endpoint_name) if any(p.is_free for p in one[1])]
+    def acquire(self, endpoint_name: str) -> RoutedContainer | None:
+        """Takes a slot until `release`: the variant by weight, the instance by strategy."""
+        variants = [
+            pair
+            for pair in self._available(endpoint_name)
+            if any(container.is_free for container in pair[1])
+        ]
         if not variants:
             return None
         chosen = choose_variant([variant.weight for variant, _ in variants], self._random)
-        variant, places = variants[chosen]
-        place = choose_free(places, variant.strategy, self._random)
-        if place is not None:
-            place.outstanding += 1
-        return place
+        variant, containers = variants[chosen]
+        container = choose_free(containers, variant.strategy, self._random)
+        if container is not None:
+            container.outstanding += 1
+        return container
 
-    def give(self, place: RoutedContainer) -> None:
-        place.outstanding -= 1
-        if not place.outstanding:
-            self._left.discard(place)
+    def release(self, container: RoutedContainer) -> None:
+        container.outstanding -= 1
+        if not container.outstanding:
+            self._left.discard(container)
 
     def wake_at(self) -> float | None:
         """Returns when the next instance stops resting (monotonic)."""
         now = self._clock.monotonic()
-        times = [place.rests_until for place in self._places.values() if place.rests_until > now]
+        times = [
+            container.rests_until
+            for container in self._containers.values()
+            if container.rests_until > now
+        ]
         return min(times, default=None)
 
     @property
     def busy(self) -> frozenset[str]:
-        places = (*self._places.values(), *self._left)
-        return frozenset(place.instance_id for place in places if place.outstanding)
+        containers = (*self._containers.values(), *self._left)
+        return frozenset(container.instance_id for container in containers if container.outstanding)
 
-    def _open(self, endpoint_name: str) -> Sequence[tuple[VariantRoute, list[RoutedContainer]]]:
+    def _available(
+        self, endpoint_name: str
+    ) -> Sequence[tuple[VariantRoute, list[RoutedContainer]]]:
         variants = self._variants.get(endpoint_name, ())
         # As in the gateway: if all weights are 0, the chances are equal.
-        weighted = [one for one in variants if one[0].weight > 0] or variants
+        weighted = [variant for variant in variants if variant[0].weight > 0] or variants
         now = self._clock.monotonic()
         return [
-            (variant, [place for place in places if place.rests_until <= now])
-            for variant, places in weighted
+            (variant, [container for container in containers if container.rests_until <= now])
+            for variant, containers in weighted
         ]

@@ -21,7 +21,7 @@ from sagehen.services.sagemaker.async_inference.dispatch.failures import (
 from sagehen.services.sagemaker.async_inference.dispatch.inputs import Input, Inputs
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainer
 from sagehen.services.sagemaker.async_inference.dispatch.notices import (
-    MOST_BODY_BYTES,
+    MAX_BODY_BYTES,
     wants_body,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.outputs import Spool
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import aiohttp
 
 __all__ = [
-    "MOST_LOGGED_BYTES",
-    "Asker",
+    "MAX_LOGGED_BYTES",
+    "ContainerInvoker",
     "ContainerReply",
     "Containers",
     "InputBroken",
@@ -96,7 +96,7 @@ class Containers:
         spool = make_spool()
         try:
             async with asyncio.timeout(request.timeout_seconds):
-                return await self._ask(address, request, body, spool)
+                return await self._post(address, request, body, spool)
         except BaseException as error:
             spool.discard()
             if isinstance(error, TimeoutError):
@@ -113,7 +113,7 @@ class Containers:
                 raise not_sendable(str(error)) from error
             raise
 
-    async def _ask(
+    async def _post(
         self, address: str, request: AsyncRequest, body: Input, spool: Spool
     ) -> ContainerReply:
         url, session = self._reach(address)
@@ -138,7 +138,7 @@ class Containers:
         return url, session
 
     async def keep(self, addresses: Collection[str]) -> None:
-        for address in [one for one in self._sessions if one not in addresses]:
+        for address in [session for session in self._sessions if session not in addresses]:
             await self._sessions.pop(address).close()
 
     async def close(self) -> None:
@@ -168,71 +168,71 @@ def _open(kind: str, where: str) -> "aiohttp.ClientSession":
 
 def _headers(request: AsyncRequest, body: Input) -> dict[str, str]:
     """Use the object's content type by default: AWS's SDK uploads with one and invokes without."""
-    given = {
+    fields = {
         "Content-Type": request.content_type or body.content_type,
         "Accept": request.accept,
         "X-Amzn-SageMaker-Custom-Attributes": request.custom_attributes,
         "X-Amzn-SageMaker-Inference-Id": request.inference_id,
         "Content-Length": str(body.size),
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
-MOST_LOGGED_BYTES = 2000
-"""Of an error answer."""
+MAX_LOGGED_BYTES = 2000
+"""of an error answer"""
 
 
 @dataclass(frozen=True)
-class Asker:
+class ContainerInvoker:
     """Asks containers for leased requests."""
 
     objects: ObjectStore
     inputs: Inputs
     containers: Containers
     threads: Threads
-    patience: RetryPolicy
+    retry: RetryPolicy
     clock: Clock
-    most_response_bytes: int
-    let_go: Callable[[LeasedRequest], None]
+    max_response_bytes: int
+    release_slot: Callable[[LeasedRequest], None]
 
-    async def ask(self, job: LeasedRequest) -> tuple[ContainerReply, AsyncEnding]:
+    async def invoke_leased(self, job: LeasedRequest) -> tuple[ContainerReply, AsyncEnding]:
         """Returns the container's answer, of any status, and the times; frees the slot.
 
         Raises:
             AsyncFailure: no answer, or broken off.
             NotStarted, InstanceLost, InputBroken: as `Containers.invoke`.
         """
-        place = job.place
-        if place is None:
+        container = job.container
+        if container is None:
             raise NotStarted("The instance that it was leased for is gone.")
         if job.broken_off is not None:
             raise job.broken_off
-        asking = asyncio.ensure_future(self._ask(job, place))
-        job.asking = asking
+        invocation = asyncio.ensure_future(self._invoke(job, container))
+        job.invocation = invocation
         try:
-            return await asking
+            return await invocation
         except asyncio.CancelledError:
             if job.broken_off is not None and not _is_cancelled():
                 raise job.broken_off from None
             raise
         finally:
-            job.asking = None
-            self.let_go(job)
+            job.invocation = None
+            self.release_slot(job)
 
-    async def _ask(
-        self, job: LeasedRequest, place: RoutedContainer
+    async def _invoke(
+        self, job: LeasedRequest, container: RoutedContainer
     ) -> tuple[ContainerReply, AsyncEnding]:
         request = job.queued.request
         try:
-            body = await self.patience(lambda: self.inputs.open(job.queued, job.input))
+            body = await self.retry(lambda: self.inputs.open(job.queued, job.input))
         except AWAY as error:
             raise input_missing(request.input_location or "the queue", str(error)) from error
         try:
             began = self.clock.monotonic()
             answer = await self.containers.invoke(
-                place.address, request, body, lambda: self.spool(job.queued)
+                container.address, request, body, lambda: self.spool(job.queued)
             )
-            place.answered()
+            container.answered()
             ending = AsyncEnding(
                 AsyncOutcome(state=AsyncState.SUCCEEDED, status=answer.status),
                 model_seconds=self.clock.monotonic() - began,
@@ -244,17 +244,17 @@ class Asker:
 
     def spool(self, queued: QueuedRequest) -> Spool:
         """Returns a spool that keeps enough in memory for a notice or the log."""
-        wanted = wants_body(queued, success=True) or wants_body(queued, success=False)
+        in_notice = wants_body(queued, success=True) or wants_body(queued, success=False)
         return Spool(
             self.objects.draft,
             self.threads,
-            self.patience,
-            self.most_response_bytes,
-            MOST_BODY_BYTES if wanted else MOST_LOGGED_BYTES,
+            self.retry,
+            self.max_response_bytes,
+            MAX_BODY_BYTES if in_notice else MAX_LOGGED_BYTES,
         )
 
 
 def _is_cancelled() -> bool:
-    """Whether the whole attempt is cancelled, and not only the asking."""
+    """Whether the whole attempt is cancelled, and not only the invocation."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -14,9 +14,9 @@ from sagehen.services.sagemaker.async_inference.records import (
     QueuedRequest,
 )
 
-__all__ = ["MOST_BODY_BYTES", "notice_of", "wants_body"]
+__all__ = ["MAX_BODY_BYTES", "notice_of", "wants_body"]
 
-MOST_BODY_BYTES = 128 * 1024
+MAX_BODY_BYTES = 128 * 1024
 """Larger responses are not in notices."""
 
 SUCCESS = "SUCCESS_NOTIFICATION_TOPIC"
@@ -66,7 +66,7 @@ def _message(
         "receivedTime": _time(request.received_at),
         "invocationStatus": "Completed" if success else "Failed",
         "failureReason": None if success else outcome.failure_reason,
-        "requestParameters": _given(
+        "requestParameters": _present(
             accept=request.accept if success else None,
             contentType=request.content_type,
             endpointName=request.endpoint_name,
@@ -75,11 +75,11 @@ def _message(
     }
     if outcome.location is not None:
         kind = "outputLocation" if success else "failureLocation"
-        place = {"contentType": outcome.content_type, kind: outcome.location}
-        message["responseParameters"] = _given(**place)
+        response = {"contentType": outcome.content_type, kind: outcome.location}
+        message["responseParameters"] = _present(**response)
         # Consumers look for it in both places.
         message["failureLocation"] = None if success else outcome.location
-    if body is not None and len(body) <= MOST_BODY_BYTES and wants_body(queued, success):
+    if body is not None and len(body) <= MAX_BODY_BYTES and wants_body(queued, success):
         message["responseBody"] = _body(body, success)
     message["inferenceId"] = request.inference_id
     message |= {
@@ -87,7 +87,7 @@ def _message(
         "eventSource": "aws:sagemaker",
         "eventName": "InferenceResult",
     }
-    return _given(**message)
+    return _present(**message)
 
 
 def _body(body: bytes, success: bool) -> dict[str, str]:
@@ -103,7 +103,7 @@ def _body(body: bytes, success: bool) -> dict[str, str]:
     }
 
 
-def _given(**members: Any) -> dict[str, Any]:
+def _present(**members: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 

@@ -20,7 +20,7 @@ from sagehen.services.s3.storage.files import MOST_HELD_BYTES, Draft
 from sagehen.services.s3.storage.records import Attributes, ObjectInfo
 from sagehen.services.s3.storage.store import ObjectStore, SmallObject
 from sagehen.services.sagemaker.async_inference.dispatch.failures import (
-    answer_not_kept,
+    answer_not_spooled,
     answer_too_large,
 )
 from sagehen.services.sagemaker.async_inference.records import (
@@ -38,25 +38,25 @@ class Spool:
     """An answer on its way to the object store: on disk if large, kept for several tries.
 
     Args:
-        patience: retries while the disk is full, rather than invoking again.
-        kept_bytes: how much stays in memory, for a notice.
+        retry: retries while the disk is full, rather than invoking again.
+        prefix_bytes: how much of the beginning stays in memory, for a notice.
     """
 
     def __init__(
         self,
         make_draft: Callable[[], Draft],
         threads: Threads,
-        patience: RetryPolicy,
-        most_bytes: int,
-        kept_bytes: int = 0,
+        retry: RetryPolicy,
+        max_bytes: int,
+        prefix_bytes: int = 0,
     ) -> None:
         self._make_draft = make_draft
         self._threads = threads
-        self._patience = patience
-        self._most_bytes = most_bytes
-        self._kept_bytes = kept_bytes
+        self._retry = retry
+        self._max_bytes = max_bytes
+        self._prefix_bytes = prefix_bytes
         self._waiting = bytearray()
-        self._kept = bytearray()
+        self._prefix = bytearray()
         self._draft: Draft | None = None
         self._held: bytes | None = None
         self._spare: Path | None = None
@@ -64,7 +64,7 @@ class Spool:
 
     @property
     def whole(self) -> bytes | None:
-        return bytes(self._kept) if self.size <= self._kept_bytes else None
+        return bytes(self._prefix) if self.size <= self._prefix_bytes else None
 
     @property
     def held(self) -> bytes | None:
@@ -73,15 +73,15 @@ class Spool:
 
     @property
     def beginning(self) -> bytes:
-        return bytes(self._kept)
+        return bytes(self._prefix)
 
     async def write(self, data: bytes) -> None:
         """Append `data`. Raises AsyncFailure if it is too much or the disk stays full."""
         self.size += len(data)
-        if self.size > self._most_bytes:
-            raise answer_too_large(self._most_bytes)
-        if len(self._kept) < self._kept_bytes:
-            self._kept += data[: self._kept_bytes - len(self._kept)]
+        if self.size > self._max_bytes:
+            raise answer_too_large(self._max_bytes)
+        if len(self._prefix) < self._prefix_bytes:
+            self._prefix += data[: self._prefix_bytes - len(self._prefix)]
         self._waiting += data
         if len(self._waiting) >= WRITE_BYTES:
             await self._flush()
@@ -95,9 +95,9 @@ class Spool:
         waiting = bytes(self._waiting)
         self._waiting.clear()
         try:
-            await self._patience(lambda: self._threads.run(lambda: self._write_out(waiting)))
+            await self._retry(lambda: self._threads.run(lambda: self._write_out(waiting)))
         except AWAY as error:
-            raise answer_not_kept(str(error)) from error
+            raise answer_not_spooled(str(error)) from error
 
     def _write_out(self, data: bytes) -> None:
         if self._draft is None:
@@ -159,16 +159,16 @@ def mark_of(queued: QueuedRequest) -> str:
 
 
 class OutputWriter:
-    """Writes and finds output objects; finds larger ones than `most_body_bytes` without their
+    """Writes and finds output objects; finds larger ones than `max_body_bytes` without their
     bytes."""
 
-    def __init__(self, objects: ObjectStore, threads: Threads, most_body_bytes: int) -> None:
+    def __init__(self, objects: ObjectStore, threads: Threads, max_body_bytes: int) -> None:
         self._objects = objects
         self._threads = threads
-        self._most_body_bytes = most_body_bytes
+        self._max_body_bytes = max_body_bytes
 
     async def put(self, queued: QueuedRequest, outcome: AsyncOutcome, spool: Spool) -> None:
-        """Write the object at `outcome.location`, whole or not at all.
+        """Writes the object at `outcome.location`, whole or not at all.
 
         Raises:
             SagehenError, OSError, SQLAlchemyError: it was not written.
@@ -235,10 +235,10 @@ class OutputWriter:
         return None
 
     def _body(self, info: ObjectInfo) -> bytes | None:
-        if info.size > self._most_body_bytes:
+        if info.size > self._max_body_bytes:
             return None
-        with self._objects.open(info.bucket, info.key) as found:
-            return b"".join(found.chunks())
+        with self._objects.open(info.bucket, info.key) as stored:
+            return b"".join(stored.chunks())
 
 
 def _describe(queued: QueuedRequest, outcome: AsyncOutcome) -> tuple[Location, Attributes]:

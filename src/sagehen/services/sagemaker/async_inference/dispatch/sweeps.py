@@ -11,7 +11,7 @@ from sagehen.state.group_commit import GroupCommit
 __all__ = ["Sweeps"]
 
 SWEEP_SECONDS = 30.0
-FORGOTTEN_AT_ONCE = 500
+DELETE_BATCH = 500
 """Few: the transaction is short."""
 
 
@@ -28,10 +28,10 @@ class Sweeps:
 
     async def sweep(self) -> int:
         before = self._clock.now() - self._history_seconds
-        forgotten, last = 0, FORGOTTEN_AT_ONCE
-        while last == FORGOTTEN_AT_ONCE:
+        forgotten, last = 0, DELETE_BATCH
+        while last == DELETE_BATCH:
             last = await self._writes.join(
-                lambda connection: async_requests.forget(connection, before, FORGOTTEN_AT_ONCE)
+                lambda connection: async_requests.forget(connection, before, DELETE_BATCH)
             )
             forgotten += last
         await self._writes.join(_drop_endpoints)

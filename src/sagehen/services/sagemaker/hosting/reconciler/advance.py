@@ -20,12 +20,14 @@ from sagehen.services.sagemaker.hosting.records import (
     VariantPlan,
 )
 
-__all__ = ["VariantKey", "advance", "variant_key", "wanted_variants"]
+__all__ = ["VariantKey", "advance", "desired_variants", "variant_key"]
 
 VariantKey = tuple[str, str]
 """(deployment id, variant name)"""
 
-_UNSAID = "Request to service failed. If failure persists after retry, contact customer support."
+_UNKNOWN_REASON = (
+    "Request to service failed. If failure persists after retry, contact customer support."
+)
 
 
 def advance(
@@ -46,32 +48,36 @@ def advance(
         return endpoint
     if endpoint.status is EndpointStatus.UPDATING and not _grows(endpoint.current, target):
         return _in_service(endpoint, target, now)
-    mine = [one for one in instances if one.deployment_id == target.deployment_id]
+    of_target = [
+        instance for instance in instances if instance.deployment_id == target.deployment_id
+    ]
     failed = [
-        one for one in mine if one.state is InstanceState.FAILED and one.instance_id not in retried
+        instance
+        for instance in of_target
+        if instance.state is InstanceState.FAILED and instance.instance_id not in retried
     ]
     if failed:
-        return _fallen_back(endpoint, failed[0].failure_reason or _UNSAID, now)
-    if _complete(target, mine, retried):
+        return _fail(endpoint, failed[0].failure_reason or _UNKNOWN_REASON, now)
+    if _complete(target, of_target, retried):
         return _in_service(endpoint, target, now)
     return endpoint
 
 
-def wanted_variants(endpoint: EndpointRecord | None) -> dict[VariantKey, VariantPlan]:
+def desired_variants(endpoint: EndpointRecord | None) -> dict[VariantKey, VariantPlan]:
     """Returns what should run; a deployment that is both current and target has the greater
     counts."""
-    wanted: dict[VariantKey, VariantPlan] = {}
+    desired: dict[VariantKey, VariantPlan] = {}
     if endpoint is None or endpoint.status in (EndpointStatus.DELETING, EndpointStatus.FAILED):
-        return wanted
+        return desired
     for deployment in (endpoint.current, endpoint.target):
         if deployment is None:
             continue
         for variant in deployment.all_variants:
             key = (deployment.deployment_id, variant.name)
-            other = wanted.get(key, variant).instance_count
+            other = desired.get(key, variant).instance_count
             count = max(other, variant.instance_count)
-            wanted[key] = msgspec.structs.replace(variant, instance_count=count)
-    return wanted
+            desired[key] = msgspec.structs.replace(variant, instance_count=count)
+    return desired
 
 
 def variant_key(instance: InstanceRecord) -> VariantKey:
@@ -81,17 +87,19 @@ def variant_key(instance: InstanceRecord) -> VariantKey:
 def _grows(current: Deployment | None, target: Deployment) -> bool:
     if current is None or current.deployment_id != target.deployment_id:
         return True
-    had = {variant.name: variant.instance_count for variant in current.all_variants}
-    return any(variant.instance_count > had.get(variant.name, 0) for variant in target.all_variants)
+    old_counts = {variant.name: variant.instance_count for variant in current.all_variants}
+    return any(
+        variant.instance_count > old_counts.get(variant.name, 0) for variant in target.all_variants
+    )
 
 
 def _complete(
     target: Deployment, instances: Sequence[InstanceRecord], retried: Collection[str]
 ) -> bool:
     settled = Counter(
-        one.variant_name
-        for one in instances
-        if one.state is InstanceState.IN_SERVICE or one.instance_id in retried
+        instance.variant_name
+        for instance in instances
+        if instance.state is InstanceState.IN_SERVICE or instance.instance_id in retried
     )
     return all(settled[variant.name] >= variant.instance_count for variant in target.all_variants)
 
@@ -107,7 +115,7 @@ def _in_service(endpoint: EndpointRecord, target: Deployment, now: float) -> End
     )
 
 
-def _fallen_back(endpoint: EndpointRecord, reason: str, now: float) -> EndpointRecord:
+def _fail(endpoint: EndpointRecord, reason: str, now: float) -> EndpointRecord:
     if endpoint.current is None:
         # `target` stays: DescribeEndpoint shows the failed config.
         return msgspec.structs.replace(

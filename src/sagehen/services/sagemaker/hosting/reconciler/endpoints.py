@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from sagehen.base.retry import Retry
 from sagehen.frame import tags
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
 from sagehen.services.messaging.events.event_store import put_event
@@ -25,6 +24,7 @@ from sagehen.services.sagemaker.hosting.reconciler.plan import (
     EndpointStep,
     Facts,
     Reports,
+    Retry,
     leftovers,
     plan,
 )
@@ -59,17 +59,17 @@ class EndpointRows:
 
     @property
     def instance_ids(self) -> set[str]:
-        return {one.instance_id for group in self.instances.values() for one in group}
+        return {instance.instance_id for group in self.instances.values() for instance in group}
 
 
 def make_rows(
     endpoints: Iterable[EndpointRecord], instances: Iterable[InstanceRecord]
 ) -> EndpointRows:
     groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
-    for one in instances:
-        groups[one.endpoint_name].append(one)
+    for instance in instances:
+        groups[instance.endpoint_name].append(instance)
     return EndpointRows(
-        {one.name: one for one in endpoints},
+        {endpoint.name: endpoint for endpoint in endpoints},
         {name: tuple(group) for name, group in groups.items()},
     )
 
@@ -82,9 +82,16 @@ def rows_after(rows: EndpointRows, planned: Mapping[str, EndpointStep]) -> Endpo
             del endpoints[name]
         elif step.endpoint is not None:
             endpoints[name] = step.endpoint
-        changed = {one.instance_id: one for one in step.changed}
-        kept = [one for one in groups.get(name, ()) if one.instance_id not in step.dropped]
-        groups[name] = (*(changed.get(one.instance_id, one) for one in kept), *step.added)
+        changed = {instance.instance_id: instance for instance in step.changed}
+        remaining = [
+            instance
+            for instance in groups.get(name, ())
+            if instance.instance_id not in step.dropped
+        ]
+        groups[name] = (
+            *(changed.get(instance.instance_id, instance) for instance in remaining),
+            *step.added,
+        )
     return EndpointRows(endpoints, groups)
 
 
@@ -122,7 +129,7 @@ class EndpointPass:
     def run(
         self, reports: Reports | None, now: float, busy: frozenset[str] = frozenset()
     ) -> InstanceRequests:
-        """Take the next step of every endpoint.
+        """Takes the next step of every endpoint.
 
         Args:
             busy: ids of instances that must finish their work before they are stopped.
@@ -142,19 +149,19 @@ class EndpointPass:
         if any(step.writes for step in steps):
             rows = self._read()
             self._publish(rows, reports, now)
-        return self._asks(steps, rows, reports, now)
+        return self._requests(steps, rows, reports, now)
 
-    def _asks(
+    def _requests(
         self, steps: Sequence[EndpointStep], rows: EndpointRows, reports: Reports | None, now: float
     ) -> InstanceRequests:
-        stop = [one for step in steps for one in step.stop]
+        stop = [instance_id for step in steps for instance_id in step.stop]
         stop += leftovers(rows.instance_ids, reports) if reports is not None else ()
-        settle = {one: self._departures.settle_at(one, now) for one in stop}
+        settle = {instance_id: self._departures.settle_at(instance_id, now) for instance_id in stop}
         times = [step.wake_at for step in steps] + list(settle.values())
         start = tuple(spec for step in steps for spec in step.start)
         return InstanceRequests(
             start=start,
-            stop=tuple(one for one in stop if settle[one] is None),
+            stop=tuple(instance_id for instance_id in stop if settle[instance_id] is None),
             wake_at=min((at for at in times if at is not None), default=None),
             settled=not (start or stop) and _at_rest(rows),
         )
@@ -179,19 +186,19 @@ class EndpointPass:
     def _plan(
         self, name: str, rows: EndpointRows, reports: Reports | None, now: float
     ) -> EndpointStep:
-        mine = rows.instances.get(name, ())
-        return plan(self._facts(rows.endpoints.get(name), mine, reports, now), self._new_id)
+        of_endpoint = rows.instances.get(name, ())
+        return plan(self._facts(rows.endpoints.get(name), of_endpoint, reports, now), self._new_id)
 
     def _facts(
         self,
         endpoint: EndpointRecord | None,
-        mine: Iterable[InstanceRecord],
+        of_endpoint: Iterable[InstanceRecord],
         reports: Reports | None,
         now: float,
     ) -> Facts:
         return Facts(
             endpoint=endpoint,
-            instances=tuple(mine),
+            instances=tuple(of_endpoint),
             reports=reports,
             retries=self._retries,
             busy=self._busy,
@@ -201,27 +208,28 @@ class EndpointPass:
     def _step(
         self, name: str, planned: EndpointStep, reports: Reports | None, now: float
     ) -> EndpointStep:
-        """Take a planned step; if it changes rows, plan it again with locked rows."""
+        """Takes a planned step; if it changes rows, plans it again with locked rows."""
         if not planned.writes:
             return planned
         with self._database.write() as connection:
             self._lease.renew(connection, now)
             endpoint = endpoints.get_for_update(connection, name)
-            mine = instances.of_endpoint(connection, name)
-            step = plan(self._facts(endpoint, mine, reports, now), self._new_id)
+            of_endpoint = instances.of_endpoint(connection, name)
+            step = plan(self._facts(endpoint, of_endpoint, reports, now), self._new_id)
             _write(connection, step)
             if endpoint and step.endpoint and step.endpoint.status is not endpoint.status:
                 labels = tags.get(connection, endpoint.arn)
                 put_event(connection, endpoint_event(step.endpoint, labels, now))
-        _tell(name, step)
+        _log_step(name, step)
         return step
 
 
 def _at_rest(rows: EndpointRows) -> bool:
-    return all(one.status in _RESTING for one in rows.endpoints.values()) and all(
-        one.stop_at is None and one.state in (InstanceState.IN_SERVICE, InstanceState.FAILED)
-        for mine in rows.instances.values()
-        for one in mine
+    return all(endpoint.status in _RESTING for endpoint in rows.endpoints.values()) and all(
+        instance.stop_at is None
+        and instance.state in (InstanceState.IN_SERVICE, InstanceState.FAILED)
+        for group in rows.instances.values()
+        for instance in group
     )
 
 
@@ -242,7 +250,7 @@ def _write(connection: Connection, step: EndpointStep) -> None:
         endpoints.delete(connection, step.gone.name)
 
 
-def _tell(name: str, step: EndpointStep) -> None:
+def _log_step(name: str, step: EndpointStep) -> None:
     if step.gone is not None:
         log.info("An endpoint is gone.", extra={"action": "endpoint_gone", "endpoint": name})
     elif step.endpoint is not None:

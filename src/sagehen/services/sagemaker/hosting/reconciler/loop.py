@@ -6,7 +6,7 @@ wake (api's hint · agent's report · time) → hold the lease → pass: rows, t
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import in_thread
@@ -14,17 +14,13 @@ from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.base.home import Home
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
-from sagehen.services.sagemaker.hosting.reconciler.agent_watch import (
-    AgentWatch,
-    WatchedAgent,
-    instances_by_id,
-)
+from sagehen.frame.state_watch import StateWatch, Versioned
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, InstanceRequests
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.state.database import Database
 
-__all__ = ["LEASE_NAME", "EndpointLoop", "new_instance_id"]
+__all__ = ["LEASE_NAME", "EndpointLoop", "InstanceAgent", "InstanceReports", "new_instance_id"]
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +34,32 @@ def new_instance_id(source: random.Random) -> str:
     return f"i-{source.getrandbits(68):017x}"
 
 
+class InstanceReports(Versioned, Protocol):
+    """The agent's answer about instances."""
+
+    @property
+    def instances(self) -> Sequence[InstanceReport]: ...
+
+
+class InstanceAgent(Protocol):
+    """The agent's methods for instances; all raise Unavailable while it is away."""
+
+    async def instances(
+        self, since: int | None = None, wait_seconds: float = 0
+    ) -> InstanceReports: ...
+
+    async def put_instance(self, spec: InstanceSpec) -> None: ...
+
+    async def delete_instance(self, instance_id: str) -> None: ...
+
+
 class EndpointLoop(LeasedLoop):
     """Changes endpoints' instances and writes the route table."""
 
     def __init__(
         self,
         database: Database,
-        agent: WatchedAgent,
+        agent: InstanceAgent,
         home: Home,
         clock: Clock,
         holder: str,
@@ -64,11 +79,13 @@ class EndpointLoop(LeasedLoop):
         self._pass = EndpointPass(
             database,
             RouteFile(home.routes),
-            self._held.lease,
+            self._lease.lease,
             lambda: new_instance_id(chosen),
             on_routes,
         )
-        self._watch = AgentWatch(agent.instances, instances_by_id, clock, self._wake.set)
+        self._watch: StateWatch[InstanceReports, InstanceReport] = StateWatch(
+            agent.instances, _by_id, clock, self._wake.set
+        )
         self._refused: dict[str, InstanceReport] = {}
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
@@ -76,23 +93,23 @@ class EndpointLoop(LeasedLoop):
 
     async def step(self) -> float | None:
         reports, busy = self._reports(), self._busy()
-        asks = await in_thread(lambda: self._pass.run(reports, self._clock.now(), busy))
-        await self._ask(asks)
-        if asks.wake_at is not None:
-            return max(0.0, asks.wake_at - self._clock.now())
-        return None if asks.settled and reports is not None else LONGEST_REST_SECONDS
+        requests = await in_thread(lambda: self._pass.run(reports, self._clock.now(), busy))
+        await self._send(requests)
+        if requests.wake_at is not None:
+            return max(0.0, requests.wake_at - self._clock.now())
+        return None if requests.settled and reports is not None else LONGEST_REST_SECONDS
 
     async def stand_by(self) -> None:
-        leader = await in_thread(self._held.other_holder)
+        leader = await in_thread(self._lease.other_holder)
         if leader is not None:
             await in_thread(lambda: self._pass.stand_by(leader))
 
-    async def _ask(self, asks: InstanceRequests) -> None:
-        """Send requests to the agent; the next pass repeats failed ones."""
+    async def _send(self, requests: InstanceRequests) -> None:
+        """Sends requests to the agent; the next pass repeats failed ones."""
         try:
-            for spec in asks.start:
+            for spec in requests.start:
                 await self._start(spec)
-            for instance_id in asks.stop:
+            for instance_id in requests.stop:
                 await self._agent.delete_instance(instance_id)
                 if self._refused.pop(instance_id, None):
                     self._wake.set()  # the agent will not report it
@@ -116,5 +133,9 @@ class EndpointLoop(LeasedLoop):
             self._wake.set()
 
     def _reports(self) -> Reports | None:
-        said = self._watch.reports
-        return said if said is None or not self._refused else {**self._refused, **said}
+        reports = self._watch.reports
+        return reports if reports is None or not self._refused else {**self._refused, **reports}
+
+
+def _by_id(answer: InstanceReports) -> dict[str, InstanceReport]:
+    return {report.instance_id: report for report in answer.instances}

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from sagehen.base.retry import LONGEST_BACKOFF_SECONDS, Retry, backoff_seconds
+from sagehen.base.retry import LONGEST_BACKOFF_SECONDS, backoff_seconds
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.services.sagemaker.hosting.reconciler.advance import (
     VariantKey,
     advance,
+    desired_variants,
     variant_key,
-    wanted_variants,
 )
 from sagehen.services.sagemaker.hosting.records import (
     EndpointRecord,
@@ -21,14 +21,25 @@ from sagehen.services.sagemaker.hosting.records import (
     VariantPlan,
 )
 
-__all__ = ["LET_GO_SECONDS", "EndpointStep", "Facts", "Reports", "leftovers", "plan"]
+__all__ = ["DRAIN_SECONDS", "EndpointStep", "Facts", "Reports", "Retry", "leftovers", "plan"]
 
-LET_GO_SECONDS = 1.0
-"""From leaving the routes to being stopped; gateways read the routes every 50 ms."""
-DELETED_LET_GO_SECONDS = 0.25
-"""The same if the endpoint is deleted: late requests fail anyway, and the name is free sooner."""
+DRAIN_SECONDS = 1.0
+"""seconds between leaving the routes and being stopped; gateways read the routes every 50 ms"""
+DELETED_DRAIN_SECONDS = 0.25
+"""the same for a deleted endpoint: late requests fail anyway, and the name is free sooner"""
 
 Reports = Mapping[str, InstanceReport]
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a failed instance was retried, and when to retry next.
+
+    In memory only: a restarted control begins with the shortest wait.
+    """
+
+    attempts: int
+    at: float
+    """seconds since the epoch"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,23 +81,24 @@ class EndpointStep:
 
 
 def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
-    """Plan an endpoint's next step; repeated, this ends at the desired state.
+    """Plans an endpoint's next step; repeated, this ends at the desired state.
 
     Args:
         new_id: returns a new instance id.
     """
-    heard = tuple(_heard(one, facts.reports) for one in facts.instances)
-    active = tuple(one for one in heard if one.stop_at is None)
+    observed = tuple(_with_report(instance, facts.reports) for instance in facts.instances)
+    active = tuple(instance for instance in observed if instance.stop_at is None)
     endpoint = facts.endpoint and advance(facts.endpoint, active, facts.retries, facts.now)
-    wanted = wanted_variants(endpoint)
-    surplus = _surplus(active, wanted, facts.busy)
-    stop_at = facts.now + _let_go_seconds(endpoint)
+    desired = desired_variants(endpoint)
+    surplus = _surplus(active, desired, facts.busy)
+    stop_at = facts.now + _drain_seconds(endpoint)
     after = tuple(
-        _retired(one, stop_at, facts.now) if one.instance_id in surplus else one for one in heard
+        _retired(instance, stop_at, facts.now) if instance.instance_id in surplus else instance
+        for instance in observed
     )
-    added = _missing(endpoint.name, wanted, after, new_id) if endpoint else ()
+    added = _missing(endpoint.name, desired, after, new_id) if endpoint else ()
     dropped = _dropped(after, facts.reports)
-    after = tuple(one for one in after if one.instance_id not in dropped) + added
+    after = tuple(instance for instance in after if instance.instance_id not in dropped) + added
     retries = _retries(after, endpoint, facts)
     gone = endpoint is not None and endpoint.status is EndpointStatus.DELETING and not after
     return EndpointStep(
@@ -108,14 +120,14 @@ def leftovers(instance_ids: set[str], reports: Reports) -> tuple[str, ...]:
     Read `instance_ids` after `reports`: rows are written before instances start.
     """
     return tuple(
-        one.instance_id
-        for one in reports.values()
-        if one.instance_id not in instance_ids and one.state is not InstanceState.STOPPING
+        report.instance_id
+        for report in reports.values()
+        if report.instance_id not in instance_ids and report.state is not InstanceState.STOPPING
     )
 
 
-def _heard(instance: InstanceRecord, reports: Reports | None) -> InstanceRecord:
-    """Add the agent's report; an unknown instance starts anew, for the agent was restarted."""
+def _with_report(instance: InstanceRecord, reports: Reports | None) -> InstanceRecord:
+    """Adds the agent's report; an unknown instance starts anew, for the agent was restarted."""
     if reports is None:
         return instance
     report = reports.get(instance.instance_id)
@@ -129,49 +141,49 @@ def _heard(instance: InstanceRecord, reports: Reports | None) -> InstanceRecord:
 
 def _surplus(
     active: tuple[InstanceRecord, ...],
-    wanted: Mapping[VariantKey, VariantPlan],
+    desired: Mapping[VariantKey, VariantPlan],
     busy: frozenset[str],
 ) -> set[str]:
     """Returns the ids of excess instances; those in service are kept first, then busy ones."""
     groups: defaultdict[VariantKey, list[InstanceRecord]] = defaultdict(list)
-    for one in active:
-        groups[variant_key(one)].append(one)
+    for instance in active:
+        groups[variant_key(instance)].append(instance)
     surplus: set[str] = set()
     for key, group in groups.items():
         group.sort(
-            key=lambda one: (
-                one.state is not InstanceState.IN_SERVICE,
-                one.instance_id not in busy,
-                one.instance_id,
+            key=lambda instance: (
+                instance.state is not InstanceState.IN_SERVICE,
+                instance.instance_id not in busy,
+                instance.instance_id,
             )
         )
-        keep = wanted[key].instance_count if key in wanted else 0
-        surplus.update(one.instance_id for one in group[keep:])
+        keep = desired[key].instance_count if key in desired else 0
+        surplus.update(instance.instance_id for instance in group[keep:])
     return surplus
 
 
-def _let_go_seconds(endpoint: EndpointRecord | None) -> float:
+def _drain_seconds(endpoint: EndpointRecord | None) -> float:
     stays = endpoint is not None and endpoint.status is not EndpointStatus.DELETING
-    return LET_GO_SECONDS if stays else DELETED_LET_GO_SECONDS
+    return DRAIN_SECONDS if stays else DELETED_DRAIN_SECONDS
 
 
 def _retired(instance: InstanceRecord, stop_at: float, now: float) -> InstanceRecord:
-    """Set when to stop; now, if no gateway can be sending to it."""
+    """Sets when to stop; now, if no gateway can be sending to it."""
     serves = instance.state is InstanceState.IN_SERVICE
     return msgspec.structs.replace(instance, stop_at=stop_at if serves else now)
 
 
 def _missing(
     endpoint_name: str,
-    wanted: Mapping[VariantKey, VariantPlan],
+    desired: Mapping[VariantKey, VariantPlan],
     instances: tuple[InstanceRecord, ...],
     new_id: Callable[[], str],
 ) -> tuple[InstanceRecord, ...]:
-    have = Counter(variant_key(one) for one in instances if one.stop_at is None)
+    present = Counter(variant_key(instance) for instance in instances if instance.stop_at is None)
     return tuple(
         _new_instance(endpoint_name, deployment_id, variant, new_id())
-        for (deployment_id, name), variant in wanted.items()
-        for _ in range(variant.instance_count - have[deployment_id, name])
+        for (deployment_id, name), variant in desired.items()
+        for _ in range(variant.instance_count - present[deployment_id, name])
     )
 
 
@@ -200,18 +212,20 @@ def _dropped(instances: tuple[InstanceRecord, ...], reports: Reports | None) -> 
     if reports is None:
         return ()
     return tuple(
-        one.instance_id
-        for one in instances
-        if one.stop_at is not None and one.instance_id not in reports
+        instance.instance_id
+        for instance in instances
+        if instance.stop_at is not None and instance.instance_id not in reports
     )
 
 
 def _changed(
     before: tuple[InstanceRecord, ...], after: tuple[InstanceRecord, ...]
 ) -> tuple[InstanceRecord, ...]:
-    stored = {one.instance_id: one for one in before}
+    stored = {instance.instance_id: instance for instance in before}
     return tuple(
-        one for one in after if one.instance_id in stored and one != stored[one.instance_id]
+        instance
+        for instance in after
+        if instance.instance_id in stored and instance != stored[instance.instance_id]
     )
 
 
@@ -220,21 +234,21 @@ def _retries(
 ) -> dict[str, Retry]:
     current = endpoint.current.deployment_id if endpoint and endpoint.current else None
     retries: dict[str, Retry] = {}
-    for one in instances:
-        known = facts.retries.get(one.instance_id)
-        if one.stop_at is not None or one.deployment_id != current:
+    for instance in instances:
+        retry = facts.retries.get(instance.instance_id)
+        if instance.stop_at is not None or instance.deployment_id != current:
             continue
-        if one.state is InstanceState.FAILED and _is_due(known, facts.now):
-            attempts = known.attempts + 1 if known else 0
-            known = Retry(attempts=attempts, at=facts.now + backoff_seconds(attempts))
-        if known is not None and one.state is not InstanceState.IN_SERVICE:
-            retries[one.instance_id] = known
+        if instance.state is InstanceState.FAILED and _is_due(retry, facts.now):
+            attempts = retry.attempts + 1 if retry else 0
+            retry = Retry(attempts=attempts, at=facts.now + backoff_seconds(attempts))
+        if retry is not None and instance.state is not InstanceState.IN_SERVICE:
+            retries[instance.instance_id] = retry
     return retries
 
 
-def _is_due(known: Retry | None, now: float) -> bool:
+def _is_due(retry: Retry | None, now: float) -> bool:
     # Like `_is_past`: the clock may be set back.
-    return known is None or known.at <= now or known.at > now + LONGEST_BACKOFF_SECONDS
+    return retry is None or retry.at <= now or retry.at > now + LONGEST_BACKOFF_SECONDS
 
 
 def _to_start(
@@ -248,10 +262,10 @@ def _to_start(
         if instance_id in facts.retries and retry != facts.retries[instance_id]
     }
     return tuple(
-        one.spec
-        for one in instances
-        if one.stop_at is None
-        and (one.instance_id not in facts.reports or one.instance_id in again)
+        instance.spec
+        for instance in instances
+        if instance.stop_at is None
+        and (instance.instance_id not in facts.reports or instance.instance_id in again)
     )
 
 
@@ -262,25 +276,31 @@ def _to_stop(
         return ()
     stays = endpoint is not None and endpoint.status is not EndpointStatus.DELETING
     return tuple(
-        one.instance_id
-        for one in instances
-        if one.stop_at is not None
-        and _is_past(one.stop_at, facts.now)
-        and one.state is not InstanceState.STOPPING
+        instance.instance_id
+        for instance in instances
+        if instance.stop_at is not None
+        and _is_past(instance.stop_at, facts.now)
+        and instance.state is not InstanceState.STOPPING
         # Nobody waits for the requests of a deleted endpoint.
-        and not (stays and one.instance_id in facts.busy)
+        and not (stays and instance.instance_id in facts.busy)
     )
 
 
 def _is_past(stop_at: float, now: float) -> bool:
     # A time further off means that the clock was set back.
-    return stop_at <= now or stop_at > now + LET_GO_SECONDS
+    return stop_at <= now or stop_at > now + DRAIN_SECONDS
 
 
 def _wake_at(
     instances: tuple[InstanceRecord, ...], retries: Mapping[str, Retry], now: float
 ) -> float | None:
-    failed = {one.instance_id for one in instances if one.state is InstanceState.FAILED}
-    times = [one.stop_at for one in instances if one.stop_at is not None and one.stop_at > now]
+    failed = {
+        instance.instance_id for instance in instances if instance.state is InstanceState.FAILED
+    }
+    times = [
+        instance.stop_at
+        for instance in instances
+        if instance.stop_at is not None and instance.stop_at > now
+    ]
     times += [retry.at for instance_id, retry in retries.items() if instance_id in failed]
     return min(times, default=None)

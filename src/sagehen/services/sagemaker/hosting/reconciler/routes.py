@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from sagehen.frame.container_specs import InstanceReport, InstanceState
 from sagehen.frame.routes import (
-    BOARD_COLUMNS,
     DEFAULT_SLOTS,
+    INFLIGHT_COLUMNS,
     ContainerAddress,
     ContainerRoute,
     ExecutionMode,
@@ -24,7 +24,7 @@ from sagehen.frame.routes import (
     RouteTable,
     VariantRoute,
 )
-from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_LET_GO_SECONDS, Reports
+from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_DRAIN_SECONDS, Reports
 from sagehen.services.sagemaker.hosting.records import (
     SERVING,
     EndpointRecord,
@@ -46,17 +46,17 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 
-def assign_columns(wanted: Iterable[str], before: Mapping[str, int]) -> dict[str, int]:
-    """Assign a column to each of `wanted`, as long as there are free ones.
+def assign_columns(keys: Iterable[str], before: Mapping[str, int]) -> dict[str, int]:
+    """Assign a column to each of `keys`, as long as there are free ones.
 
     Args:
         before: the columns in force, which are kept.
     """
-    wanted = list(dict.fromkeys(wanted))
-    columns = {one: before[one] for one in wanted if one in before}
+    keys = list(dict.fromkeys(keys))
+    columns = {key: before[key] for key in keys if key in before}
     taken = set(columns.values())
-    free = (column for column in range(BOARD_COLUMNS) if column not in taken)
-    columns.update(zip((one for one in wanted if one not in columns), free, strict=False))
+    free = (column for column in range(INFLIGHT_COLUMNS) if column not in taken)
+    columns.update(zip((key for key in keys if key not in columns), free, strict=False))
     return columns
 
 
@@ -64,25 +64,27 @@ def columns_of(routes: Mapping[str, Route]) -> dict[str, int]:
     return {
         key: column
         for route in routes.values()
-        for key, column in _held(route)
+        for key, column in _columns(route)
         if column is not None
     }
 
 
 def with_columns(routes: Mapping[str, Route], before: Mapping[str, Route]) -> dict[str, Route]:
-    wanted = sorted(key for route in routes.values() for key, _ in _held(route))
-    columns = assign_columns(wanted, columns_of(before))
-    return {name: _placed(route, columns) for name, route in routes.items()}
+    keys = sorted(key for route in routes.values() for key, _ in _columns(route))
+    columns = assign_columns(keys, columns_of(before))
+    return {name: _with_columns(route, columns) for name, route in routes.items()}
 
 
-def _held(route: Route) -> Iterator[tuple[str, int | None]]:
+def _columns(route: Route) -> Iterator[tuple[str, int | None]]:
     for variant in route.all_variants:
-        for one in variant.instances:
-            keys = _keys(variant, one)
+        for instance in variant.instances:
+            keys = _keys(variant, instance)
             if keys:
-                yield from zip(keys, (own.board_column for own in one.containers), strict=True)
+                yield from zip(
+                    keys, (own.inflight_column for own in instance.containers), strict=True
+                )
             else:
-                yield one.instance_id, one.board_column
+                yield instance.instance_id, instance.inflight_column
 
 
 def _keys(variant: VariantRoute, instance: InstanceRoute) -> list[str]:
@@ -91,26 +93,31 @@ def _keys(variant: VariantRoute, instance: InstanceRoute) -> list[str]:
     return [f"{instance.instance_id}/{container.hostname}" for container in variant.containers]
 
 
-def _placed(route: Route, columns: Mapping[str, int]) -> Route:
-    def placed(variant: VariantRoute) -> VariantRoute:
-        instances = tuple(_with(one, _keys(variant, one), columns) for one in variant.instances)
+def _with_columns(route: Route, columns: Mapping[str, int]) -> Route:
+    def assign(variant: VariantRoute) -> VariantRoute:
+        instances = tuple(
+            _with_column(instance, _keys(variant, instance), columns)
+            for instance in variant.instances
+        )
         return replace(variant, instances=instances)
 
     return replace(
         route,
-        variants=tuple(map(placed, route.variants)),
-        shadow=None if route.shadow is None else placed(route.shadow),
+        variants=tuple(map(assign, route.variants)),
+        shadow=None if route.shadow is None else assign(route.shadow),
     )
 
 
-def _with(instance: InstanceRoute, keys: list[str], columns: Mapping[str, int]) -> InstanceRoute:
+def _with_column(
+    instance: InstanceRoute, keys: list[str], columns: Mapping[str, int]
+) -> InstanceRoute:
     if not keys:
-        return replace(instance, board_column=columns.get(instance.instance_id))
+        return replace(instance, inflight_column=columns.get(instance.instance_id))
     containers = tuple(
-        replace(one, board_column=columns.get(key))
-        for key, one in zip(keys, instance.containers, strict=True)
+        replace(container, inflight_column=columns.get(key))
+        for key, container in zip(keys, instance.containers, strict=True)
     )
-    return replace(instance, board_column=None, containers=containers)
+    return replace(instance, inflight_column=None, containers=containers)
 
 
 class InstanceAddresses:
@@ -122,21 +129,21 @@ class InstanceAddresses:
 
     def __init__(self, reports: Reports | None, before: Iterable[InstanceRoute]) -> None:
         self._reports = reports
-        self._before = {one.instance_id: one for one in before}
+        self._before = {instance.instance_id: instance for instance in before}
 
     def find(self, instance: InstanceRecord) -> InstanceRoute | None:
         """Returns a route without columns; None if the instance does not serve."""
         if self._reports is None:
-            return self._as_before(instance)
+            return self._from_record(instance)
         report = self._reports.get(instance.instance_id)
         if report is None or report.state is not InstanceState.IN_SERVICE:
             return None
         several = len(instance.spec.containers) > 1
         if several and len(report.containers) != len(instance.spec.containers):
             return None
-        return _as_reported(report)
+        return _from_report(report)
 
-    def _as_before(self, instance: InstanceRecord) -> InstanceRoute | None:
+    def _from_record(self, instance: InstanceRecord) -> InstanceRoute | None:
         """Use the record's address; everything else stays as it was."""
         address = instance.address
         if instance.state is not InstanceState.IN_SERVICE or address is None:
@@ -149,14 +156,17 @@ class InstanceAddresses:
         return replace(before, address=address)
 
 
-def _as_reported(report: InstanceReport) -> InstanceRoute | None:
+def _from_report(report: InstanceReport) -> InstanceRoute | None:
     if report.address is None:
         return None
     containers = tuple(
-        ContainerAddress(one.address, one.slots or DEFAULT_SLOTS) for one in report.containers
+        ContainerAddress(container.address, container.slots or DEFAULT_SLOTS)
+        for container in report.containers
     )
     # Requests pass all containers: the smallest limit counts.
-    slots = min((one.slots for one in containers), default=report.slots or DEFAULT_SLOTS)
+    slots = min(
+        (container.slots for container in containers), default=report.slots or DEFAULT_SLOTS
+    )
     return InstanceRoute(
         instance_id=report.instance_id,
         address=report.address,
@@ -172,15 +182,15 @@ def build_routes(
     reports: Reports | None,
     before: Mapping[str, Route],
 ) -> dict[str, Route]:
-    """Build the route of each endpoint that serves, even without instances.
+    """Builds the route of each endpoint that serves, even without instances.
 
     Args:
         reports: None while the agent is away: then the records count.
         before: the table in force, whose columns are kept.
     """
-    places = InstanceAddresses(reports, _routed(before))
+    addresses = InstanceAddresses(reports, _routed(before))
     routes = {
-        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), places)
+        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), addresses)
         for endpoint in endpoints
         if endpoint.status in SERVING and endpoint.current is not None
     }
@@ -188,23 +198,27 @@ def build_routes(
 
 
 def _route(
-    endpoint: EndpointRecord, instances: Sequence[InstanceRecord], places: InstanceAddresses
+    endpoint: EndpointRecord, instances: Sequence[InstanceRecord], addresses: InstanceAddresses
 ) -> Route:
     deployment = endpoint.current
     assert deployment is not None
-    mine = [
-        one
-        for one in instances
-        if one.deployment_id == deployment.deployment_id and one.stop_at is None
+    of_deployment = [
+        instance
+        for instance in instances
+        if instance.deployment_id == deployment.deployment_id and instance.stop_at is None
     ]
-    mine.sort(key=lambda one: one.instance_id)
+    of_deployment.sort(key=lambda instance: instance.instance_id)
 
-    def routed(variant: VariantPlan) -> VariantRoute:
-        found = (places.find(one) for one in mine if one.variant_name == variant.name)
+    def route_variant(variant: VariantPlan) -> VariantRoute:
+        routed_instances = (
+            addresses.find(instance)
+            for instance in of_deployment
+            if instance.variant_name == variant.name
+        )
         return VariantRoute(
             name=variant.name,
             weight=variant.weight,
-            instances=tuple(one for one in found if one is not None),
+            instances=tuple(instance for instance in routed_instances if instance is not None),
             strategy=variant.strategy,
             multi_model=variant.multi_model,
             containers=_containers(variant),
@@ -213,8 +227,8 @@ def _route(
 
     return Route(
         endpoint_name=endpoint.name,
-        variants=tuple(map(routed, deployment.variants)),
-        shadow=None if deployment.shadow is None else routed(deployment.shadow),
+        variants=tuple(map(route_variant, deployment.variants)),
+        shadow=None if deployment.shadow is None else route_variant(deployment.shadow),
         asynchronous=deployment.asynchronous,
     )
 
@@ -222,11 +236,14 @@ def _route(
 def _containers(variant: VariantPlan) -> tuple[ContainerRoute, ...]:
     if len(variant.containers) == 1:
         return ()
-    return tuple(ContainerRoute(one.hostname, one.multi_model) for one in variant.containers)
+    return tuple(
+        ContainerRoute(container.hostname, container.multi_model)
+        for container in variant.containers
+    )
 
 
 def routed_ids(routes: Mapping[str, Route]) -> set[str]:
-    return {one.instance_id for one in _routed(routes)}
+    return {instance.instance_id for instance in _routed(routes)}
 
 
 def _routed(routes: Mapping[str, Route]) -> Iterator[InstanceRoute]:
@@ -251,16 +268,16 @@ class Departures:
         self._left_at = {
             key: at
             for key, at in self._left_at.items()
-            if key not in still and 0 <= now - at < DELETED_LET_GO_SECONDS
+            if key not in still and 0 <= now - at < DELETED_DRAIN_SECONDS
         }
         self._left_at.update(dict.fromkeys(routed_ids(before) - still, now))
 
     def settle_at(self, instance_id: str, now: float) -> float | None:
         """Returns when the instance may be stopped; None for now."""
         at = self._left_at.get(instance_id)
-        if at is None or not 0 <= now - at < DELETED_LET_GO_SECONDS:
+        if at is None or not 0 <= now - at < DELETED_DRAIN_SECONDS:
             return None
-        return at + DELETED_LET_GO_SECONDS
+        return at + DELETED_DRAIN_SECONDS
 
 
 class RouteFile:
@@ -285,9 +302,9 @@ class RouteFile:
             return False
         version = before.version + 1 if before else 1
         table = RouteTable(routes=routes, version=version, leader=leader)
-        beside = self._path.with_name(self._path.name + ".new")
-        beside.write_bytes(msgspec.json.encode(table))
-        os.replace(beside, self._path)
+        temporary = self._path.with_name(self._path.name + ".new")
+        temporary.write_bytes(msgspec.json.encode(table))
+        os.replace(temporary, self._path)
         self._published = table
         log.info("Routes were published.", extra={"action": "publish_routes", "version": version})
         return True

@@ -42,9 +42,9 @@ class Interrupts:
         """Interrupt `count` spot jobs, or all; returns their names. The newest go first: they lose
         least."""
         running = await asyncio.to_thread(self._running)
-        spot = [one for one in running if one.spot and _can_be_interrupted(one)]
+        spot = [job for job in running if job.spot and _can_be_interrupted(job)]
         spot.sort(key=_begun_at, reverse=True)
-        return [one.name for one in spot[:count] if await self._interrupt(one)]
+        return [job.name for job in spot[:count] if await self._interrupt(job)]
 
     async def _interrupt(self, record: TrainingJobRecord) -> bool:
         try:
@@ -74,5 +74,7 @@ def _can_be_interrupted(record: TrainingJobRecord) -> bool:
 
 def _begun_at(record: TrainingJobRecord) -> float:
     return max(
-        one.started_at for one in record.transitions if one.status is SecondaryStatus.STARTING
+        transition.started_at
+        for transition in record.transitions
+        if transition.status is SecondaryStatus.STARTING
     )

@@ -37,7 +37,7 @@ from sagehen.services.sagemaker.training.records import (
     SecondaryStatus,
     TrainingJobRecord,
 )
-from sagehen.services.sagemaker.training.status import Course
+from sagehen.services.sagemaker.training.status import JobUpdate
 from sagehen.state.database import Database
 from sagehen.state.group_commit import attempt
 from sagehen.state.leases import Lease
@@ -51,15 +51,15 @@ def add_metrics(
     connection: Connection,
     before: TrainingJobRecord,
     after: TrainingJobRecord,
-    most_series: int,
+    max_series: int,
 ) -> None:
     batch: dict[tuple[Series, int], Statistics] = {}
     for metric in set(after.metrics) - set(before.metrics):
         series = Series(JOB_HOST, metric.name, (("TrainingJobName", after.name),))
-        one = of_values({metric.value: 1})
-        batch.setdefault((series, int(metric.at // 60)), Statistics()).merge(one)
+        value = of_values({metric.value: 1})
+        batch.setdefault((series, int(metric.at // 60)), Statistics()).merge(value)
     if batch:
-        samples.add(connection, batch, most_series)
+        samples.add(connection, batch, max_series)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class JobLimits:
         )
 
 
-MOST_DUE = 200
+MAX_DUE = 200
 COUNT_SECONDS = 15.0
 
 OnEnd = Callable[[Connection, TrainingJobRecord], None]
@@ -129,7 +129,7 @@ class JobPass:
         """Failed attempts, by their jobs' next status: Interrupted or Restarting."""
 
     def run(self, view: AgentView, now: float) -> AttemptRequests:
-        """Take one pass.
+        """Takes one pass.
 
         Raises:
             LeaseLost: another control has taken over; nothing was written.
@@ -146,14 +146,14 @@ class JobPass:
         if settled:
             return AttemptRequests(settled=True)
         if not busy:
-            return self._asks(running, view, now)
+            return self._requests(running, view, now)
         with self._database.write() as connection:
             self._lease.renew(connection, now)
-            courses, running, more = self._advance(connection, view, now)
-        for course in courses:
-            _tell(course)
-            self.restarts.update(_restarts(course))
-        return self._asks(running, view, now, more)
+            updates, running, more = self._advance(connection, view, now)
+        for update in updates:
+            _log_update(update)
+            self.restarts.update(_restarts(update))
+        return self._requests(running, view, now, more)
 
     def leftovers(self, view: AgentView) -> AttemptRequests:
         """Returns requests to delete attempts without a job.
@@ -163,11 +163,11 @@ class JobPass:
         """
         with self._database.read() as connection:
             running = training_jobs.active(connection)
-        newest = frozenset(one.attempt_id for one in running)
+        newest = frozenset(job.attempt_id for job in running)
         return AttemptRequests(delete=tuple(view.reported - newest), newest=newest)
 
     def shift_clock(self, jump: ClockJump) -> None:
-        """Keep waiting times unchanged when the clock was set.
+        """Keeps waiting times unchanged when the clock was set.
 
         Raises:
             LeaseLost: as `run`.
@@ -185,97 +185,100 @@ class JobPass:
         view: AgentView,
         now: float,
     ) -> bool:
-        if any(self._changes(one, view, now) for one in running):
+        if any(self._has_change(job, view, now) for job in running):
             return True
         if training_jobs.due(connection, now, 1):
             return True
-        room = self._room(len(running), view)
-        return room > 0 and bool(training_jobs.next_waiting(connection, now, 1))
+        free = self._free_slots(len(running), view)
+        return free > 0 and bool(training_jobs.next_waiting(connection, now, 1))
 
-    def _changes(self, record: TrainingJobRecord, view: AgentView, now: float) -> bool:
+    def _has_change(self, record: TrainingJobRecord, view: AgentView, now: float) -> bool:
         return self._plan(record, view, now).record is not record
 
-    def _plan(self, record: TrainingJobRecord, view: AgentView, now: float) -> Course:
-        return plan_job(record, view.sight(record), now, self._limits.restarts)
+    def _plan(self, record: TrainingJobRecord, view: AgentView, now: float) -> JobUpdate:
+        return plan_job(record, view.facts(record), now, self._limits.restarts)
 
-    def _room(self, running: int, view: AgentView) -> int:
+    def _free_slots(self, running: int, view: AgentView) -> int:
         """Returns 0 without an agent."""
         return max(0, self._limits.running - running) if view.is_there else 0
 
     def _advance(
         self, connection: Connection, view: AgentView, now: float
-    ) -> tuple[list[Course], list[TrainingJobRecord], bool]:
+    ) -> tuple[list[JobUpdate], list[TrainingJobRecord], bool]:
         running = training_jobs.active(connection, lock=True)
-        courses = self._take(connection, running, now, lambda one: self._plan(one, view, now))
-        late = training_jobs.due(connection, now, MOST_DUE, lock=True)
-        courses += self._take(connection, late, now, lambda one: give_up(one, now))
-        running = _then_active(running, courses)
-        room = self._room(len(running), view)
-        if room:
-            first = training_jobs.next_waiting(connection, now, room, lock=True)
-            begun = self._take(connection, first, now, lambda one: admit(one, now))
-            running += [one.record for one in begun]
-            courses += begun
-        return courses, running, len(late) == MOST_DUE
+        updates = self._take(connection, running, now, lambda job: self._plan(job, view, now))
+        late = training_jobs.due(connection, now, MAX_DUE, lock=True)
+        updates += self._take(connection, late, now, lambda job: give_up(job, now))
+        running = _active_after(running, updates)
+        free = self._free_slots(len(running), view)
+        if free:
+            first = training_jobs.next_waiting(connection, now, free, lock=True)
+            begun = self._take(connection, first, now, lambda job: admit(job, now))
+            running += [update.record for update in begun]
+            updates += begun
+        return updates, running, len(late) == MAX_DUE
 
     def _take(
         self,
         connection: Connection,
         records: Iterable[TrainingJobRecord],
         now: float,
-        plan: Callable[[TrainingJobRecord], Course],
-    ) -> list[Course]:
-        """Plan and write; a job that cannot be written does not stop the others."""
-        courses = [course for course in map(plan, records) if course.record is not course.stored]
-        moved = {course.record.arn for course in courses if course.moves}
+        plan: Callable[[TrainingJobRecord], JobUpdate],
+    ) -> list[JobUpdate]:
+        """Plans and writes; a job that cannot be written does not stop the others."""
+        updates = [update for update in map(plan, records) if update.record is not update.stored]
+        moved = {update.record.arn for update in updates if update.moves}
         labels = tags.get_all(connection, moved) if moved else {}
-        return [one for one in courses if self._is_written(connection, one, labels, now)]
+        return [update for update in updates if self._is_written(connection, update, labels, now)]
 
     def _is_written(
         self,
         connection: Connection,
-        course: Course,
+        update: JobUpdate,
         labels: Mapping[str, dict[str, str]],
         now: float,
     ) -> bool:
-        own_tags = labels.get(course.record.arn, {})
-        _, error = attempt(connection, lambda it: self._write(it, course, own_tags, now))
+        own_tags = labels.get(update.record.arn, {})
+        _, error = attempt(
+            connection, lambda savepoint: self._write(savepoint, update, own_tags, now)
+        )
         if error is not None:
-            about = {"action": "job_not_moved", "job": course.record.name}
+            about = {"action": "job_not_moved", "job": update.record.name}
             log.error("A training job could not go on.", extra=about, exc_info=error)
         return error is None
 
     def _write(
-        self, connection: Connection, course: Course, own_tags: dict[str, str], now: float
+        self, connection: Connection, update: JobUpdate, own_tags: dict[str, str], now: float
     ) -> None:
-        training_jobs.save(connection, [course.record])
-        add_metrics(connection, course.stored, course.record, self._limits.series)
-        for state in course.moves:
+        training_jobs.save(connection, [update.record])
+        add_metrics(connection, update.stored, update.record, self._limits.series)
+        for state in update.moves:
             put_event(connection, training_event(state, own_tags, self._arns, now))
-        if course.record.stage is JobStage.ENDED:
+        if update.record.stage is JobStage.ENDED:
             for hook in self._on_end:
-                hook(connection, course.record)
+                hook(connection, update.record)
 
-    def _asks(
+    def _requests(
         self,
         running: Sequence[TrainingJobRecord],
         view: AgentView,
         now: float,
         more: bool = False,
     ) -> AttemptRequests:
-        newest = frozenset(one.attempt_id for one in running)
-        times = (one.gives_up_at for one in running)
+        newest = frozenset(job.attempt_id for job in running)
+        times = (job.gives_up_at for job in running)
         return AttemptRequests(
             put=tuple(
-                job_spec(one)
-                for one in running
-                if one.status is JobStatus.IN_PROGRESS
-                and view.sight(one).presence in (AttemptPresence.ASKED, AttemptPresence.ABSENT)
+                job_spec(job)
+                for job in running
+                if job.status is JobStatus.IN_PROGRESS
+                and view.facts(job).presence
+                in (AttemptPresence.UNCONFIRMED, AttemptPresence.ABSENT)
             ),
             stop=tuple(
-                one.attempt_id
-                for one in running
-                if one.status is JobStatus.STOPPING and view.has_to_be_stopped(one.attempt_id)
+                job.attempt_id
+                for job in running
+                if job.status is JobStatus.STOPPING and view.has_to_be_stopped(job.attempt_id)
             ),
             delete=tuple(view.reported - newest),
             newest=newest,
@@ -284,21 +287,21 @@ class JobPass:
         )
 
 
-def _then_active(
-    running: Iterable[TrainingJobRecord], courses: Iterable[Course]
+def _active_after(
+    running: Iterable[TrainingJobRecord], updates: Iterable[JobUpdate]
 ) -> list[TrainingJobRecord]:
-    after = {course.record.job_id: course.record for course in courses}
-    jobs = (after.get(one.job_id, one) for one in running)
-    return [one for one in jobs if one.stage is JobStage.ACTIVE]
+    after = {update.record.job_id: update.record for update in updates}
+    jobs = (after.get(job.job_id, job) for job in running)
+    return [job for job in jobs if job.stage is JobStage.ACTIVE]
 
 
-def _restarts(course: Course) -> list[SecondaryStatus]:
+def _restarts(update: JobUpdate) -> list[SecondaryStatus]:
     begun_again = (SecondaryStatus.INTERRUPTED, SecondaryStatus.RESTARTING)
-    return [one.secondary for one in course.moves if one.secondary in begun_again]
+    return [move.secondary for move in update.moves if move.secondary in begun_again]
 
 
-def _tell(course: Course) -> None:
-    before, after = course.stored, course.record
+def _log_update(update: JobUpdate) -> None:
+    before, after = update.stored, update.record
     if after.stage is before.stage:
         return
     about = {

@@ -15,7 +15,7 @@ from sagehen.base.errors import Invalid, NotFound, SagehenError
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
-from sagehen.services.sagemaker.hosting.reconciler.agent_watch import StateWatch
+from sagehen.frame.state_watch import StateWatch
 from sagehen.services.sagemaker.training.reconciler.agent_view import AgentView
 from sagehen.services.sagemaker.training.reconciler.jobs import (
     AttemptRequests,
@@ -65,11 +65,11 @@ class JobLoop(LeasedLoop):
         """
         super().__init__(database, clock, LEASE_NAME, holder)
         self._agent = agent
-        self._pass = JobPass(database, self._held.lease, arns, limits, on_end)
+        self._pass = JobPass(database, self._lease.lease, arns, limits, on_end)
         self._jumps = ClockJumps(clock)
         self._view = AgentView()
         self._watch: StateWatch[JobList, JobReport] = StateWatch(
-            agent.jobs, _by_id, clock, self._hear, quiet=True
+            agent.jobs, _by_id, clock, self._on_reports, quiet=True
         )
         self._was_away = False
         database.listen(JOBS_CHANGED, lambda _: self.hint())
@@ -79,7 +79,7 @@ class JobLoop(LeasedLoop):
 
     def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
         """Returns Prometheus metrics by dimensions; none while another control runs jobs."""
-        if not self._held.is_ours:
+        if not self._lease.is_ours:
             return {}
         counts, restarts = self._pass.counts, self._pass.restarts
         by_status: Counter[tuple[str, ...]] = Counter()
@@ -94,7 +94,7 @@ class JobLoop(LeasedLoop):
             "TrainingJobRestarts": {(cause.value,): n for cause, n in restarts.items()},
         }
 
-    def _hear(self) -> None:
+    def _on_reports(self) -> None:
         # Another agent may answer before the next step looks, with no attempts yet.
         self._was_away |= self._watch.reports is None
         self._wake.set()
@@ -106,35 +106,38 @@ class JobLoop(LeasedLoop):
         self._view.look(self._watch.reports)
 
     async def stand_by(self) -> None:
-        """Delete this agent's attempts: the other control restarts their jobs on its own agent."""
+        """Deletes this agent's attempts: the other control restarts their jobs on its own agent."""
         self._look()
         if self._view.reported:
-            asks = await in_thread(lambda: self._pass.leftovers(self._view))
-            self._view.forget_all_but(asks.newest)
-            await self._ask(asks)
+            requests = await in_thread(lambda: self._pass.leftovers(self._view))
+            self._view.forget_all_but(requests.newest)
+            await self._send_all(requests)
 
     async def step(self) -> float | None:
         self._look()
         if (jump := self._jumps.look()) is not None:
             await in_thread(lambda: self._pass.shift_clock(jump))
         now = self._clock.now()
-        asks = await in_thread(lambda: self._pass.run(self._view, now))
-        self._view.forget_all_but(asks.newest)
-        await self._ask(asks)
-        if asks.again:
+        requests = await in_thread(lambda: self._pass.run(self._view, now))
+        self._view.forget_all_but(requests.newest)
+        await self._send_all(requests)
+        if requests.again:
             return 0
-        if asks.settled:
+        if requests.settled:
             return None
-        if asks.gives_up_at is None:
+        if requests.gives_up_at is None:
             return LONGEST_REST_SECONDS
-        return max(0.0, asks.gives_up_at - self._clock.now())
+        return max(0.0, requests.gives_up_at - self._clock.now())
 
-    async def _ask(self, asks: AttemptRequests) -> None:
-        """Send all requests to the agent. Failed ones are repeated by the next pass."""
+    async def _send_all(self, requests: AttemptRequests) -> None:
+        """Sends all requests to the agent. Failed ones are repeated by the next pass."""
         asking = [
-            *(self._put(spec) for spec in asks.put),
-            *(self._tell("stop", one, self._agent.stop_job) for one in asks.stop),
-            *(self._tell("delete", one, self._agent.delete_job) for one in asks.delete),
+            *(self._put(spec) for spec in requests.put),
+            *(self._send("stop", attempt_id, self._agent.stop_job) for attempt_id in requests.stop),
+            *(
+                self._send("delete", attempt_id, self._agent.delete_job)
+                for attempt_id in requests.delete
+            ),
         ]
         if not asking:
             return
@@ -148,25 +151,25 @@ class JobLoop(LeasedLoop):
     async def _put(self, spec: JobSpec) -> None:
         try:
             await self._agent.put_job(spec)
-            self._view.note_taken(spec.attempt_id)
+            self._view.note_accepted(spec.attempt_id)
         except Invalid as error:
             self._view.note_refused(spec.attempt_id, str(error))
             self._wake.set()
         except SagehenError:
-            self._view.note_asked(spec.attempt_id)
+            self._view.note_unconfirmed(spec.attempt_id)
             raise
 
-    async def _tell(
-        self, verb: str, attempt_id: str, ask: Callable[[str], Awaitable[None]]
+    async def _send(
+        self, verb: str, attempt_id: str, send: Callable[[str], Awaitable[None]]
     ) -> None:
         try:
-            await ask(attempt_id)
+            await send(attempt_id)
         except NotFound:
             # A reported attempt disappears with the next report.
             self._view.note_absent(attempt_id)
             return
-        self._view.note_told(verb, attempt_id)
+        self._view.note_requested(verb, attempt_id)
 
 
 def _by_id(answer: JobList) -> dict[str, JobReport]:
-    return {one.attempt_id: one for one in answer.jobs}
+    return {job.attempt_id: job for job in answer.jobs}

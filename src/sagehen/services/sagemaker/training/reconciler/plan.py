@@ -23,9 +23,9 @@ from sagehen.services.sagemaker.training.records import (
     SecondaryStatus,
     TrainingJobRecord,
 )
-from sagehen.services.sagemaker.training.status import Course
+from sagehen.services.sagemaker.training.status import JobUpdate
 
-__all__ = ["AttemptPresence", "Sight", "admit", "give_up", "job_spec", "plan_job"]
+__all__ = ["AttemptFacts", "AttemptPresence", "admit", "give_up", "job_spec", "plan_job"]
 
 METRICS_SECONDS = 10.0
 """How much newer metrics must be to be written on their own."""
@@ -36,10 +36,10 @@ _AGENT_LOST = "InternalServerError: We encountered an internal error. Please try
 class AttemptPresence(Enum):
     """Whether the agent has a job's newest attempt."""
 
-    THERE = "there"
+    PRESENT = "there"
     UNKNOWN = "unknown"
     """The agent is away, or took the attempt and has not reported it."""
-    ASKED = "asked"
+    UNCONFIRMED = "asked"
     """The request was not answered: the agent may have taken it."""
     ABSENT = "absent"
     """The agent never reported the attempt."""
@@ -48,61 +48,63 @@ class AttemptPresence(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
+class AttemptFacts:
     """The facts about a job's newest attempt."""
 
     presence: AttemptPresence
     report: JobReport | None = None
 
 
-def plan_job(record: TrainingJobRecord, sight: Sight, now: float, max_restarts: int) -> Course:
-    """Plan the next steps of an ACTIVE job.
+def plan_job(
+    record: TrainingJobRecord, facts: AttemptFacts, now: float, max_restarts: int
+) -> JobUpdate:
+    """Plans the next steps of an ACTIVE job.
 
     Args:
         now: seconds since the epoch.
         max_restarts: after a lost agent, unless the job says otherwise.
     """
-    course = Course(record)
-    if sight.report is not None:
-        _follow(course, sight.report)
-    elif sight.presence is AttemptPresence.LOST:
-        _lose(course, now, max_restarts)
-    if course.record.stage is not JobStage.ACTIVE:
-        return course
-    if _has_waited_too_long(course.record, now):
-        course.stop(now, SecondaryStatus.MAX_WAIT_TIME_EXCEEDED)
-    if course.record.status is JobStatus.STOPPING and sight.presence is AttemptPresence.ABSENT:
-        course.end(course.record.ends_as, now)
-    return course
+    update = JobUpdate(record)
+    if facts.report is not None:
+        _follow(update, facts.report)
+    elif facts.presence is AttemptPresence.LOST:
+        _lose(update, now, max_restarts)
+    if update.record.stage is not JobStage.ACTIVE:
+        return update
+    if _has_waited_too_long(update.record, now):
+        update.stop(now, SecondaryStatus.MAX_WAIT_TIME_EXCEEDED)
+    if update.record.status is JobStatus.STOPPING and facts.presence is AttemptPresence.ABSENT:
+        update.end(update.record.ends_as, now)
+    return update
 
 
-def admit(record: TrainingJobRecord, now: float) -> Course:
-    course = Course(record)
+def admit(record: TrainingJobRecord, now: float) -> JobUpdate:
+    update = JobUpdate(record)
     if record.secondary is SecondaryStatus.STARTING:
         # The job was created with this status; only the message changes.
         *past, last = record.transitions
         last = msgspec.structs.replace(last, message="Preparing the instances for training")
-        course.note(transitions=(*past, last), modified_at=max(now, record.modified_at))
+        update.note(transitions=(*past, last), modified_at=max(now, record.modified_at))
     else:
-        course.move(SecondaryStatus.STARTING, now)
-    course.note(
+        update.move(SecondaryStatus.STARTING, now)
+    update.note(
         stage=JobStage.ACTIVE,
         attempt=record.attempt + 1,
         phases=0,
         gives_up_at=record.wait_ends_at,
     )
-    return course
+    return update
 
 
-def give_up(record: TrainingJobRecord, now: float) -> Course:
-    course = Course(record)
+def give_up(record: TrainingJobRecord, now: float) -> JobUpdate:
+    update = JobUpdate(record)
     if record.wait_ends_at is not None and record.wait_ends_at <= now:
-        course.stop(now, SecondaryStatus.MAX_WAIT_TIME_EXCEEDED)
+        update.stop(now, SecondaryStatus.MAX_WAIT_TIME_EXCEEDED)
     else:
         message = "Training job was pending for longer than MaxPendingTimeInSeconds provided"
-        course.stop(now, SecondaryStatus.STOPPED, message)
-    course.end(course.record.ends_as, now)
-    return course
+        update.stop(now, SecondaryStatus.STOPPED, message)
+    update.end(update.record.ends_as, now)
+    return update
 
 
 def _has_waited_too_long(record: TrainingJobRecord, now: float) -> bool:
@@ -111,55 +113,55 @@ def _has_waited_too_long(record: TrainingJobRecord, now: float) -> bool:
     return over and record.secondary is not SecondaryStatus.UPLOADING
 
 
-def _follow(course: Course, report: JobReport) -> None:
-    report = _without_nonsense(report)
-    for change in report.phases[course.record.phases :]:
-        _enter(course, report, change)
+def _follow(update: JobUpdate, report: JobReport) -> None:
+    report = _with_finite_metrics(report)
+    for change in report.phases[update.record.phases :]:
+        _enter(update, report, change)
     if report.outcome is not None:
-        _conclude(course, report, report.outcome)
-    elif course.moves or _are_news(course.record, report):
-        course.note(metrics=report.metrics or course.record.metrics)
+        _conclude(update, report, report.outcome)
+    elif update.moves or _are_news(update.record, report):
+        update.note(metrics=report.metrics or update.record.metrics)
     else:
-        course.record = course.stored  # mere presence is not worth a write
+        update.record = update.stored  # mere presence is not worth a write
 
 
-def _enter(course: Course, report: JobReport, change: PhaseChange) -> None:
+def _enter(update: JobUpdate, report: JobReport, change: PhaseChange) -> None:
     status = SecondaryStatus(change.phase.value)
-    if change.phase is JobPhase.UPLOADING and _ran_out(course.record, report, change):
-        course.stop(change.at, SecondaryStatus.MAX_RUNTIME_EXCEEDED)
-    stopping = course.record.status is JobStatus.STOPPING
-    if course.record.secondary is not status and (
+    if change.phase is JobPhase.UPLOADING and _ran_out(update.record, report, change):
+        update.stop(change.at, SecondaryStatus.MAX_RUNTIME_EXCEEDED)
+    stopping = update.record.status is JobStatus.STOPPING
+    if update.record.secondary is not status and (
         not stopping or change.phase is JobPhase.UPLOADING
     ):
-        course.move(status, change.at)
-    if change.phase is JobPhase.TRAINING and course.record.started_at is None:
-        course.note(started_at=max(change.at, course.record.created_at))
-    course.note(phases=course.record.phases + 1)
+        update.move(status, change.at)
+    if change.phase is JobPhase.TRAINING and update.record.started_at is None:
+        update.note(started_at=max(change.at, update.record.created_at))
+    update.note(phases=update.record.phases + 1)
 
 
 def _ran_out(record: TrainingJobRecord, report: JobReport, uploading: PhaseChange) -> bool:
-    """Compare only the agent's times: its clock does not jump."""
-    began = [one.at for one in report.phases if one.phase is JobPhase.TRAINING]
+    """Compares only the agent's times: its clock does not jump."""
+    began = [phase.at for phase in report.phases if phase.phase is JobPhase.TRAINING]
     left = record.max_runtime_seconds - record.run_seconds
     return bool(began) and uploading.at - began[0] >= left
 
 
-def _without_nonsense(report: JobReport) -> JobReport:
-    """Drop NaN and infinity, which JSON and CloudWatch cannot hold."""
-    told = tuple(one for one in report.metrics if math.isfinite(one.value))
-    return msgspec.structs.replace(report, metrics=told) if told != report.metrics else report
+def _with_finite_metrics(report: JobReport) -> JobReport:
+    """Drops NaN and infinity, which JSON and CloudWatch cannot hold."""
+    finite = tuple(metric for metric in report.metrics if math.isfinite(metric.value))
+    return msgspec.structs.replace(report, metrics=finite) if finite != report.metrics else report
 
 
 def _are_news(record: TrainingJobRecord, report: JobReport) -> bool:
-    known = max((one.at for one in record.metrics), default=0.0)
-    newest = max((one.at for one in report.metrics), default=0.0)
+    known = max((metric.at for metric in record.metrics), default=0.0)
+    newest = max((metric.at for metric in report.metrics), default=0.0)
     return newest - known >= METRICS_SECONDS
 
 
-def _conclude(course: Course, report: JobReport, outcome: JobOutcome) -> None:
-    at = course.record.transitions[-1].started_at if report.ended_at is None else report.ended_at
-    record = course.record
-    course.note(
+def _conclude(update: JobUpdate, report: JobReport, outcome: JobOutcome) -> None:
+    at = update.record.transitions[-1].started_at if report.ended_at is None else report.ended_at
+    record = update.record
+    update.note(
         run_seconds=record.run_seconds + max(0.0, report.running_seconds),
         metrics=report.metrics or record.metrics,
         artifacts=report.artifacts,
@@ -167,42 +169,44 @@ def _conclude(course: Course, report: JobReport, outcome: JobOutcome) -> None:
     stopping = record.status is JobStatus.STOPPING
     match outcome:
         case JobOutcome.COMPLETED:
-            course.end(SecondaryStatus.COMPLETED, at)
+            update.end(SecondaryStatus.COMPLETED, at)
         case JobOutcome.FAILED:
-            course.end(SecondaryStatus.FAILED, at, report.failure_reason or "AlgorithmError: ")
+            update.end(SecondaryStatus.FAILED, at, report.failure_reason or "AlgorithmError: ")
         case JobOutcome.MAX_RUNTIME:
-            course.end(SecondaryStatus.MAX_RUNTIME_EXCEEDED, at)
+            update.end(SecondaryStatus.MAX_RUNTIME_EXCEEDED, at)
         case JobOutcome.LOST if not stopping and _may_retry(record, 0):
-            _again(course, at, SecondaryStatus.RESTARTING, retries=record.retries + 1)
+            _again(update, at, SecondaryStatus.RESTARTING, retries=record.retries + 1)
         case JobOutcome.LOST:
-            course.end(SecondaryStatus.FAILED, at, report.failure_reason or _AGENT_LOST)
+            update.end(SecondaryStatus.FAILED, at, report.failure_reason or _AGENT_LOST)
         case JobOutcome.INTERRUPTED if not stopping:
-            _again(course, at, _interrupted(record))
+            _again(update, at, _interrupted(record))
         case _:
-            course.stop(at, SecondaryStatus.STOPPED)
-            course.end(course.record.ends_as, at)
+            update.stop(at, SecondaryStatus.STOPPED)
+            update.end(update.record.ends_as, at)
 
 
-def _lose(course: Course, at: float, max_restarts: int) -> None:
-    record = course.record
-    course.note(run_seconds=record.run_seconds + _lost_seconds(record, at))
+def _lose(update: JobUpdate, at: float, max_restarts: int) -> None:
+    record = update.record
+    update.note(run_seconds=record.run_seconds + _lost_seconds(record, at))
     if record.status is JobStatus.STOPPING:
-        course.end(record.ends_as, at)
+        update.end(record.ends_as, at)
     elif record.spot:
-        _again(course, at, SecondaryStatus.INTERRUPTED)
+        _again(update, at, SecondaryStatus.INTERRUPTED)
     elif _may_retry(record, max_restarts):
-        _again(course, at, SecondaryStatus.RESTARTING, retries=record.retries + 1)
+        _again(update, at, SecondaryStatus.RESTARTING, retries=record.retries + 1)
     else:
-        course.end(SecondaryStatus.FAILED, at, _AGENT_LOST)
+        update.end(SecondaryStatus.FAILED, at, _AGENT_LOST)
 
 
 def _lost_seconds(record: TrainingJobRecord, at: float) -> float:
     """Returns how long the code of a lost attempt ran, as far as known."""
-    for one in reversed(record.transitions):
-        if one.status is SecondaryStatus.STARTING:
+    for transition in reversed(record.transitions):
+        if transition.status is SecondaryStatus.STARTING:
             break
-        if one.status is SecondaryStatus.TRAINING:
-            ran = (at if one.ended_at is None else one.ended_at) - one.started_at
+        if transition.status is SecondaryStatus.TRAINING:
+            ran = (
+                at if transition.ended_at is None else transition.ended_at
+            ) - transition.started_at
             left = record.max_runtime_seconds - record.run_seconds
             return min(max(0.0, ran), left)
     return 0.0
@@ -217,17 +221,19 @@ def _interrupted(record: TrainingJobRecord) -> SecondaryStatus:
     return SecondaryStatus.INTERRUPTED if record.spot else SecondaryStatus.RESTARTING
 
 
-def _again(course: Course, at: float, status: SecondaryStatus, retries: int | None = None) -> None:
-    """Wait for another attempt, unless no run time is left."""
-    course.move(status, at)
-    if course.record.run_seconds >= course.record.max_runtime_seconds:
-        course.stop(at, SecondaryStatus.MAX_RUNTIME_EXCEEDED)
-        course.end(SecondaryStatus.MAX_RUNTIME_EXCEEDED, at)
+def _again(
+    update: JobUpdate, at: float, status: SecondaryStatus, retries: int | None = None
+) -> None:
+    """Waits for another attempt, unless no run time is left."""
+    update.move(status, at)
+    if update.record.run_seconds >= update.record.max_runtime_seconds:
+        update.stop(at, SecondaryStatus.MAX_RUNTIME_EXCEEDED)
+        update.end(SecondaryStatus.MAX_RUNTIME_EXCEEDED, at)
         return
-    course.note(
+    update.note(
         stage=JobStage.WAITING,
         phases=0,
-        retries=course.record.retries if retries is None else retries,
+        retries=update.record.retries if retries is None else retries,
     )
 
 
@@ -254,15 +260,15 @@ def job_spec(record: TrainingJobRecord) -> JobSpec:
         hyperparameters=definition.get("HyperParameters", {}),
         environment=definition.get("Environment", {}),
         channels=tuple(
-            _channel(one, algorithm["TrainingInputMode"])
-            for one in definition.get("InputDataConfig", ())
+            _channel(channel, algorithm["TrainingInputMode"])
+            for channel in definition.get("InputDataConfig", ())
         ),
         output_uri=output["S3OutputPath"],
         compress_output=output.get("CompressionType", "GZIP") == "GZIP",
         checkpoint=_checkpoint(definition.get("CheckpointConfig")),
         metric_definitions=tuple(
-            MetricDefinition(name=one["Name"], regex=one["Regex"])
-            for one in algorithm.get("MetricDefinitions", ())
+            MetricDefinition(name=metric["Name"], regex=metric["Regex"])
+            for metric in algorithm.get("MetricDefinitions", ())
         ),
         network_isolation=definition.get("EnableNetworkIsolation", False),
         runtime_seconds=record.max_runtime_seconds - record.run_seconds,

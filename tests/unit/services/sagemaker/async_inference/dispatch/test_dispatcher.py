@@ -34,7 +34,7 @@ async def test_no_more_at_once_than_there_are_slots(bench) -> None:
 
 
 async def test_endpoints_take_turns(bench) -> None:
-    bench.dispatcher._most = 4
+    bench.dispatcher._max_in_flight = 4
     container = await bench.container()
     for name in ("A", "B"):
         bench.serve(name, slots=9, v=["i-1"])

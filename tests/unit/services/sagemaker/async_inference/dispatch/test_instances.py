@@ -25,7 +25,7 @@ class Table:
         self.clock = HandClock(100.0)
         self.draws = [0.0]
         reader = RouteFileReader(path, self.clock)
-        self.places = RoutedContainers(reader, self.clock, 4, lambda: self.draws[0])
+        self.containers = RoutedContainers(reader, self.clock, 4, lambda: self.draws[0])
 
     def write(self, *variants: VariantRoute, most: int | None = None) -> None:
         plan = AsyncPlan(output_path="s3://o", max_concurrency=most)
@@ -35,7 +35,7 @@ class Table:
         beside = self.path.with_suffix(".new")
         beside.write_bytes(msgspec.json.encode(table))
         beside.replace(self.path)
-        self.places.refresh()
+        self.containers.refresh()
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def variant(name: str, *instances: InstanceRoute, weight: float = 1) -> VariantR
 )
 def test_as_many_at_once_as_the_config_says(table: Table, most, slots, free) -> None:
     table.write(variant("v", instance("i", slots)), most=most)
-    assert table.places.free("End") == free
-    assert table.places.endpoint_names == {"End"}
-    assert table.places.free("Plain") == 0
+    assert table.containers.free("End") == free
+    assert table.containers.endpoint_names == {"End"}
+    assert table.containers.free("Plain") == 0
 
 
 def test_weights_choose_the_variant(table: Table) -> None:
@@ -69,53 +69,53 @@ def test_weights_choose_the_variant(table: Table) -> None:
         most=1,
     )
     table.draws[0] = 0.3
-    first = table.places.take("End")
+    first = table.containers.acquire("End")
     assert first is not None
     assert first.variant_name == "b"
     # What is full is not waited for; what has no weight is not used for it.
-    second = table.places.take("End")
+    second = table.containers.acquire("End")
     assert second is not None
     assert second.variant_name == "a"
-    assert table.places.take("End") is None
-    table.places.give(first)
-    assert table.places.free("End") == 1
+    assert table.containers.acquire("End") is None
+    table.containers.release(first)
+    assert table.containers.free("End") == 1
 
 
 def test_what_left_the_table_is_busy_until_it_is_done(table: Table) -> None:
     table.write(variant("v", instance("old")))
-    place = table.places.take("End")
-    assert place is not None
+    container = table.containers.acquire("End")
+    assert container is not None
     table.write(variant("v", instance("new")))
-    assert table.places.busy == {"old"}
-    assert table.places.addresses == {"unix:/old", "unix:/new"}
-    table.places.give(place)
-    assert table.places.busy == frozenset()
-    assert table.places.addresses == {"unix:/new"}
+    assert table.containers.busy == {"old"}
+    assert table.containers.addresses == {"unix:/old", "unix:/new"}
+    table.containers.release(container)
+    assert table.containers.busy == frozenset()
+    assert table.containers.addresses == {"unix:/new"}
 
 
 def test_an_instance_that_starts_anew_has_all_its_slots(table: Table) -> None:
     table.write(variant("v", instance("i")), most=1)
-    assert table.places.take("End") is not None
+    assert table.containers.acquire("End") is not None
     table.write(variant("v", instance("i")), most=1)
-    assert table.places.free("End") == 0
+    assert table.containers.free("End") == 0
     table.write(variant("v", instance("i", run="2")), most=1)
-    assert table.places.free("End") == 1
+    assert table.containers.free("End") == 1
 
 
 def test_who_refuses_rests_for_longer_each_time(table: Table) -> None:
     table.write(variant("v", instance("i")))
-    place = table.places.take("End")
-    assert place is not None
+    container = table.containers.acquire("End")
+    assert container is not None
     rests = []
     for _ in range(8):
-        place.refused(table.clock.monotonic())
-        assert table.places.free("End") == 0
-        wake_at = table.places.wake_at()
+        container.refused(table.clock.monotonic())
+        assert table.containers.free("End") == 0
+        wake_at = table.containers.wake_at()
         assert wake_at is not None
         rests.append(wake_at - table.clock.monotonic())
         table.clock.seconds = wake_at
-        assert table.places.free("End") == 3
+        assert table.containers.free("End") == 3
     assert rests == [0.25, 0.5, 1, 2, 4, 5, 5, 5]
-    place.answered()
-    place.refused(table.clock.monotonic())
-    assert table.places.wake_at() == table.clock.monotonic() + 0.25
+    container.answered()
+    container.refused(table.clock.monotonic())
+    assert table.containers.wake_at() == table.clock.monotonic() + 0.25

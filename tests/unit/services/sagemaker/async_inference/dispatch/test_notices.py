@@ -6,7 +6,7 @@ import json
 import pytest
 
 from sagehen.services.sagemaker.async_inference.dispatch.notices import (
-    MOST_BODY_BYTES,
+    MAX_BODY_BYTES,
     notice_of,
 )
 from sagehen.services.sagemaker.async_inference.records import (
@@ -115,8 +115,8 @@ def test_the_response_goes_along_where_that_is_wanted() -> None:
 @pytest.mark.parametrize(
     ("body", "include", "there"),
     [
-        (b"x" * MOST_BODY_BYTES, BOTH, True),
-        (b"x" * (MOST_BODY_BYTES + 1), BOTH, False),
+        (b"x" * MAX_BODY_BYTES, BOTH, True),
+        (b"x" * (MAX_BODY_BYTES + 1), BOTH, False),
         (None, BOTH, False),
         (b"x", BOTH[1:], False),
     ],

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sagehen.frame.routes import BOARD_COLUMNS
+from sagehen.frame.routes import INFLIGHT_COLUMNS
 from sagehen.services.sagemaker.hosting.reconciler.routes import assign_columns
 
 ids = st.sets(st.integers(0, 20).map(str))
@@ -22,5 +22,5 @@ def test_freed_columns_are_used_again():
 
 
 def test_beyond_the_last_column_an_instance_has_none():
-    many = [str(number) for number in range(BOARD_COLUMNS + 1)]
-    assert len(assign_columns(many, {})) == BOARD_COLUMNS
+    many = [str(number) for number in range(INFLIGHT_COLUMNS + 1)]
+    assert len(assign_columns(many, {})) == INFLIGHT_COLUMNS

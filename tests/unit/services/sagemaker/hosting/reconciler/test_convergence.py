@@ -12,7 +12,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sagehen.base.retry import Retry
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.routes import Route
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
@@ -21,9 +20,10 @@ from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
     rows_after,
 )
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
-    DELETED_LET_GO_SECONDS,
+    DELETED_DRAIN_SECONDS,
     EndpointStep,
     Facts,
+    Retry,
     leftovers,
     plan,
 )
@@ -140,7 +140,7 @@ class World(RuleBasedStateMachine):
             self._good_second()
 
     def _restart_control(self) -> None:
-        self.now += DELETED_LET_GO_SECONDS  # a process takes longer than that to come up
+        self.now += DELETED_DRAIN_SECONDS  # a process takes longer than that to come up
         self.reports: dict[str, InstanceReport] | None = None
         self.retries: dict[str, Retry] = {}
         self.departures = Departures()
@@ -233,7 +233,7 @@ class World(RuleBasedStateMachine):
         left_at = self.left_routes_at.get(key)
         if left_at is not None and self.agent.get(key) == report(key, IN_SERVICE):
             # Gateways may still be sending to it until then.
-            assert self.now >= left_at + DELETED_LET_GO_SECONDS
+            assert self.now >= left_at + DELETED_DRAIN_SECONDS
         if key in self.agent:
             self.agent[key] = report(key, STOPPING)
 
@@ -279,8 +279,8 @@ class World(RuleBasedStateMachine):
                 for one in record.current.variants:
                     wanted[name, one.name] = one.instance_count
         have = dict.fromkeys(wanted, 0)
-        for one in self.instances.values():
-            have[one.endpoint_name, one.variant_name] += 1
+        for instance in self.instances.values():
+            have[instance.endpoint_name, instance.variant_name] += 1
         assert have == wanted
         assert set(self.agent) == set(self.instances)
         assert routed_ids(self.routes) == set(self.instances)

@@ -330,7 +330,7 @@ async def test_a_lost_lease_stops_what_was_begun(control) -> None:
         with control.database.write() as connection:
             assert leases.acquire(connection, LEASE_NAME, "two", control.clock.now(), 60)
         control.write(CREATING)
-        await control.until(lambda: not control.loop._held.is_ours)
+        await control.until(lambda: not control.loop._lease.is_ours)
 
         assert control.rows() == set()
         assert control.agent.asked == []

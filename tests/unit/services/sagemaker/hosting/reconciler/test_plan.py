@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from sagehen.base.retry import LONGEST_BACKOFF_SECONDS, Retry
+from sagehen.base.retry import LONGEST_BACKOFF_SECONDS
 from sagehen.frame.container_specs import InstanceState
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
-    DELETED_LET_GO_SECONDS,
-    LET_GO_SECONDS,
+    DELETED_DRAIN_SECONDS,
+    DRAIN_SECONDS,
     EndpointStep,
     Facts,
+    Retry,
     leftovers,
 )
 from sagehen.services.sagemaker.hosting.reconciler.plan import plan as make_plan
@@ -19,7 +20,7 @@ from sagehen.services.sagemaker.hosting.records import EndpointStatus, InstanceR
 from support.fleet import counted_ids, deployment, endpoint, instance, report
 
 NOW = 100.0
-SOON = NOW + LET_GO_SECONDS
+SOON = NOW + DRAIN_SECONDS
 STARTING, IN_SERVICE = InstanceState.STARTING, InstanceState.IN_SERVICE
 STOPPING, FAILED = InstanceState.STOPPING, InstanceState.FAILED
 ONE, TWO, OTHER = deployment("d1", 1), deployment("d1", 2), deployment("d2", 1)
@@ -173,10 +174,10 @@ CASES = [
          (SERVES, SHADOW, (instance("s2", "d1", IN_SERVICE, variant="s"), IN_SERVICE)),
          status=EndpointStatus.IN_SERVICE, current=SHADOWED, stop_at={"s2": SOON}, wake_at=SOON),
     Case("shadow, deleting: leaves with the others", endpoint(EndpointStatus.DELETING,
-         current=SHADOWED), (SERVES, SHADOW), stop_at={"i1": NOW + DELETED_LET_GO_SECONDS,
-         "s1": NOW + DELETED_LET_GO_SECONDS}, wake_at=NOW + DELETED_LET_GO_SECONDS),
+         current=SHADOWED), (SERVES, SHADOW), stop_at={"i1": NOW + DELETED_DRAIN_SECONDS,
+         "s1": NOW + DELETED_DRAIN_SECONDS}, wake_at=NOW + DELETED_DRAIN_SECONDS),
     Case("deleting: leaves the routes first", DELETING, (SERVES,),
-         stop_at={"i1": NOW + DELETED_LET_GO_SECONDS}, wake_at=NOW + DELETED_LET_GO_SECONDS),
+         stop_at={"i1": NOW + DELETED_DRAIN_SECONDS}, wake_at=NOW + DELETED_DRAIN_SECONDS),
     Case("deleting: what still starts is stopped at once", DELETING, ((instance("i1"), STARTING),),
          stop=("i1",), stop_at={"i1": NOW}),
     Case("deleting: what the agent never heard of is dropped", DELETING, ((instance("i1"), None),),
@@ -187,7 +188,7 @@ CASES = [
     Case("deleting: had no instances", DELETING, gone=True),
     Case("deleting: a failed one", endpoint(EndpointStatus.DELETING, target=ONE), gone=True),
     Case("no endpoint: instances that are left leave", None, (SERVES,),
-         stop_at={"i1": NOW + DELETED_LET_GO_SECONDS}, wake_at=NOW + DELETED_LET_GO_SECONDS),
+         stop_at={"i1": NOW + DELETED_DRAIN_SECONDS}, wake_at=NOW + DELETED_DRAIN_SECONDS),
 ]  # fmt: skip
 
 

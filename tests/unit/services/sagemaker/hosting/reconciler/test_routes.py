@@ -14,7 +14,7 @@ from sagehen.frame.routes import (
     Route,
     RouteTable,
 )
-from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_LET_GO_SECONDS
+from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_DRAIN_SECONDS
 from sagehen.services.sagemaker.hosting.reconciler.routes import (
     Departures,
     RouteFile,
@@ -54,7 +54,7 @@ def test_a_shadow_is_routed_beside_the_variants_that_answer() -> None:
     assert [one.name for one in route.variants] == ["a"]
     assert (route.shadow.name, route.shadow.weight) == ("s", 1.0)
     (shadow,) = route.shadow.instances
-    assert (shadow.instance_id, shadow.slots, shadow.board_column) == ("s1", 3, 1)
+    assert (shadow.instance_id, shadow.slots, shadow.inflight_column) == ("s1", 3, 1)
     assert away == table
     assert msgspec.json.decode(msgspec.json.encode(table), type=dict[str, Route]) == table
 
@@ -167,7 +167,7 @@ def test_a_pipeline_has_the_slots_of_its_narrowest_container() -> None:
         "unix:/run/i1.sock",
         "unix:/run/i1-2.sock",
     ]
-    assert (routed.address, routed.slots, routed.board_column) == ("unix:/run/i1.sock", 3, 0)
+    assert (routed.address, routed.slots, routed.inflight_column) == ("unix:/run/i1.sock", 3, 0)
 
 
 def test_containers_that_are_invoked_directly_have_slots_and_columns_of_their_own() -> None:
@@ -175,7 +175,7 @@ def test_containers_that_are_invoked_directly_have_slots_and_columns_of_their_ow
     table = routes(record, running, reports={"i1": said})
 
     (routed,) = table[NAME].variants[0].instances
-    assert [(one.slots, one.board_column) for one in routed.containers] == [
+    assert [(one.slots, one.inflight_column) for one in routed.containers] == [
         (3, 0),
         (DEFAULT_SLOTS, 1),
     ]
@@ -249,7 +249,7 @@ def test_a_broken_file_is_replaced(tmp_path: Path, rubbish: bytes) -> None:
 def test_what_left_the_routes_is_let_go_of_before_it_is_stopped() -> None:
     departures = Departures()
     departures.note(routes(SERVING, instance("i1", "d1", IN_SERVICE)), {}, now=10.0)
-    free_at = 10.0 + DELETED_LET_GO_SECONDS
+    free_at = 10.0 + DELETED_DRAIN_SECONDS
 
     assert departures.settle_at("i1", 10.0) == free_at
     assert departures.settle_at("i1", free_at) is None

@@ -45,7 +45,7 @@ def test_none_is_begun_while_there_is_no_agent(passes):
 def test_where_one_ends_the_next_begins_at_once(passes):
     passes.insert(*waiting(3))
     first = passes.take().put[0]
-    passes.view.note_taken(first.attempt_id)
+    passes.view.note_accepted(first.attempt_id)
     asks = passes.take(report_of(first.attempt_id, 4, COMPLETED), report_of("idj0001-1", 3))
     assert [spec.job_name for spec in asks.put] == ["j0002"]
     assert asks.delete == (first.attempt_id,)
@@ -56,7 +56,7 @@ def test_an_attempt_is_asked_for_until_the_agent_took_it(passes):
     passes.insert(running_job())
     assert len(passes.take().put) == 1
     assert len(passes.take().put) == 1
-    passes.view.note_taken("idjob-1")
+    passes.view.note_accepted("idjob-1")
     assert passes.take().put == ()
     # Another agent comes: it knows of nothing that its predecessor took.
     passes.take(away=True)
@@ -94,7 +94,7 @@ def test_attempts_that_no_job_is_at_are_dropped(passes):
     earlier = report_of("idjob-1", 3)
     asks = passes.take(stray, earlier, report_of("idjob-2", 3))
     assert sorted(asks.delete) == ["idgone-1", "idjob-1"]
-    passes.view.note_told("delete", "idgone-1")
+    passes.view.note_requested("delete", "idgone-1")
     assert passes.take(stray, report_of("idjob-2", 3)).delete == ()
 
 
@@ -102,7 +102,7 @@ def test_a_job_that_is_to_stop_is_stopped_until_the_agent_says_that_it_does(pass
     stopping = running_job(status=JobStatus.STOPPING)
     passes.insert(stopping)
     assert passes.take(report_of("idjob-1", 3)).stop == ("idjob-1",)
-    passes.view.note_told("stop", "idjob-1")
+    passes.view.note_requested("stop", "idjob-1")
     assert passes.take(report_of("idjob-1", 3)).stop == ()
     assert passes.take(report_of("idjob-1", 3, stopping=True)).stop == ()
 
@@ -110,7 +110,7 @@ def test_a_job_that_is_to_stop_is_stopped_until_the_agent_says_that_it_does(pass
 def test_a_job_that_is_to_stop_has_not_ended_where_the_agent_may_have_taken_it(passes):
     passes.insert(running_job())
     assert len(passes.take().put) == 1
-    passes.view.note_asked("idjob-1")
+    passes.view.note_unconfirmed("idjob-1")
     assert len(passes.take().put) == 1
     with passes.database.write() as connection:
         record = training_jobs.get_for_update(connection, "job")
@@ -263,7 +263,7 @@ def test_a_pass_does_not_read_more_where_more_wait_or_have_ended(passes):
 
 
 def test_many_that_are_due_are_ended_in_several_passes(passes, monkeypatch):
-    monkeypatch.setattr("sagehen.services.sagemaker.training.reconciler.jobs.MOST_DUE", 2)
+    monkeypatch.setattr("sagehen.services.sagemaker.training.reconciler.jobs.MAX_DUE", 2)
     late = {**spot(10), "status": JobStatus.STOPPING}
     passes.insert(*(waiting_job(f"j{n}", job_id=f"j{n}", **late) for n in range(3)))
     assert passes.take(away=True).again

@@ -161,7 +161,7 @@ async def test_what_an_agent_took_that_died_at_once_goes_to_the_next(control):
     await control.loop.turn()
     for seen in (None, {}):
         watch.reports = seen
-        control.loop._hear()
+        control.loop._on_reports()
     await control.loop.turn()
     assert control.agent.asked_for({"put"}) == [("put", "idjob-1")] * 2
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from sagehen.frame.job_specs import JobMetric, JobOutcome, JobPhase, JobReport, PhaseChange
 from sagehen.services.sagemaker.training.reconciler.plan import (
+    AttemptFacts,
     AttemptPresence,
-    Sight,
     admit,
     give_up,
     plan_job,
@@ -19,19 +19,19 @@ from sagehen.services.sagemaker.training.records import (
     SecondaryStatus,
     TrainingJobRecord,
 )
-from sagehen.services.sagemaker.training.status import Course
+from sagehen.services.sagemaker.training.status import JobUpdate
 from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job
 
 RETRY = {"RetryStrategy": {"MaximumRetryAttempts": 1}}
 ABSENT, LOST, UNKNOWN = (
-    Sight(presence=one)
+    AttemptFacts(presence=one)
     for one in (AttemptPresence.ABSENT, AttemptPresence.LOST, AttemptPresence.UNKNOWN)
 )
 NOW = BEGAN + 60
 
 
-def there(report: JobReport) -> Sight:
-    return Sight(presence=AttemptPresence.THERE, report=report)
+def there(report: JobReport) -> AttemptFacts:
+    return AttemptFacts(presence=AttemptPresence.PRESENT, report=report)
 
 
 def follow(record: TrainingJobRecord, phases: int, outcome=None, now=NOW, **members):
@@ -44,7 +44,7 @@ def statuses(record: TrainingJobRecord) -> list[str]:
 
 
 def stopping(record: TrainingJobRecord, at: float = NOW) -> TrainingJobRecord:
-    course = Course(record)
+    course = JobUpdate(record)
     course.stop(at, SecondaryStatus.STOPPED)
     return course.record
 
@@ -88,10 +88,10 @@ def test_phases_are_taken_once_whether_they_are_seen_one_by_one_or_all_at_the_en
     )
 
 
-@pytest.mark.parametrize("sight", [ABSENT, UNKNOWN])
-def test_a_job_whose_attempt_is_not_known_stays(sight):
+@pytest.mark.parametrize("facts", [ABSENT, UNKNOWN])
+def test_a_job_whose_attempt_is_not_known_stays(facts):
     record = running_job()
-    assert plan_job(record, sight, NOW, 3).record is record
+    assert plan_job(record, facts, NOW, 3).record is record
 
 
 def test_that_an_attempt_is_there_is_not_worth_a_write():
@@ -360,7 +360,7 @@ JOBS = st.sampled_from([running_job(), running_job(**RETRY), running_job(**spot(
 @settings(max_examples=200, deadline=None)
 def test_whatever_is_told_in_whatever_order_it_ends_once(record, events):
     ends = 0
-    for sight, told_to_stop, wait in events:
+    for facts, told_to_stop, wait in events:
         now = BEGAN + wait
         if told_to_stop and record.status is JobStatus.IN_PROGRESS:
             record = stopping(record, now)
@@ -369,7 +369,7 @@ def test_whatever_is_told_in_whatever_order_it_ends_once(record, events):
             over = over or record.status is JobStatus.STOPPING
             course = give_up(record, now) if over else admit(record, now)
         elif record.stage is JobStage.ACTIVE:
-            course = plan_job(record, sight, now, 2)
+            course = plan_job(record, facts, now, 2)
         else:
             break
         before, record = record, course.record
@@ -398,7 +398,7 @@ def check(record: TrainingJobRecord) -> None:
 
 
 def test_of_many_transitions_the_first_and_the_newest_are_kept():
-    course = Course(waiting_job())
+    course = JobUpdate(waiting_job())
     for number in range(1, 500):
         course.move(SecondaryStatus.RESTARTING, BEGAN + number)
     kept = [one.started_at - BEGAN for one in course.record.transitions]
