@@ -61,16 +61,16 @@ def demo(
     port: Annotated[int | None, typer.Option(help="The port; any free one by default.")] = None,
 ) -> None:
     """Run a demo that checks itself: ten cities' house prices on a multi-model endpoint."""
-    with plain_errors(), _demo_home(home) as place:
-        settings = load_settings(home=place, port=port if port is not None else 0)
+    with plain_errors(), _demo_home(home) as folder:
+        settings = load_settings(home=folder, port=port if port is not None else 0)
         from sagehen.app.commands.serving import run_demo
 
         sound = run_demo(settings, keep)
     raise typer.Exit(0 if sound else 1)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         out.print(f"sagehen {__version__}")
         raise typer.Exit
 
@@ -106,5 +106,5 @@ def _demo_home(home: Path | None) -> Iterator[Path]:
     if home is not None:
         yield home
         return
-    with tempfile.TemporaryDirectory(prefix="sagehen-demo-") as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory(prefix="sagehen-demo-") as folder:
+        yield Path(folder)

@@ -3,22 +3,22 @@
 from sqlalchemy import Connection, select
 
 from sagehen.frame.tags import TAGS
-from sagehen.services.messaging.events.tables import CONNECTIONS, DESTINATIONS, RULES
-from sagehen.services.messaging.tables import TOPICS
-from sagehen.services.sagemaker.hosting.endpoint_config_store import ENDPOINT_CONFIGS
+from sagehen.services.messaging.events.resource_store import CONNECTIONS, DESTINATIONS
+from sagehen.services.messaging.events.rule_store import RULES
+from sagehen.services.messaging.sns.topic_store import TOPICS
+from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.hosting.endpoint_store import ENDPOINTS
-from sagehen.services.sagemaker.hosting.model_store import MODELS
 from sagehen.services.sagemaker.training.store import TRAINING_JOBS
 
-__all__ = ["kept_partition"]
+__all__ = ["stored_partition"]
 
 _TABLES = (
-    *(one.table for one in (MODELS, ENDPOINT_CONFIGS, ENDPOINTS, TRAINING_JOBS)),
+    *(records.table for records in (models, endpoint_configs, ENDPOINTS, TRAINING_JOBS)),
     *(TOPICS, RULES, CONNECTIONS, DESTINATIONS, TAGS),
 )
 
 
-def kept_partition(connection: Connection, region: str) -> str | None:
+def stored_partition(connection: Connection, region: str) -> str | None:
     """Returns None if the region has no ARNs; older versions always used `aws`."""
     for table in _TABLES:
         of_region = table.c.arn.like(f"arn:%:%:{region}:%")

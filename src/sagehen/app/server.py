@@ -19,7 +19,7 @@ from sagehen.base.errors import Unavailable
 from sagehen.base.home import Home, keeping_private, locked, prepare_home
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import partition_of
-from sagehen.gateway.routing.inflight import clear_row, make_board
+from sagehen.gateway.routing.inflight import clear_row, create_inflight_table
 from sagehen.state.opening import open_state
 
 __all__ = ["RunningServer", "choose_partition", "client_url", "running_server"]
@@ -69,13 +69,13 @@ async def running_server(
         credentials = make_credentials(home.credentials)
         make_token(home.token)
         url = client_url(settings.host, listeners[0].getsockname()[1])
-        make_board(home.board, len(listeners))
+        create_inflight_table(home.inflight_table, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
         partition = await asyncio.to_thread(choose_partition, settings)
-        handed = settings.model_copy(update={**chosen, "partition": partition})
+        process_settings = settings.model_copy(update={**chosen, "partition": partition})
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        supervisor = Supervisor(roles, handed, environment, clock, umask)
+        supervisor = Supervisor(roles, process_settings, environment, clock, umask)
         try:
             await supervisor.start()
             await _wait_until_ready(url, supervisor, home, clock, report)
@@ -92,16 +92,16 @@ def choose_partition(settings: Settings) -> str:
     """Takes the setting, else the partition of the state's ARNs, else the region's."""
     if settings.partition is not None or partition_of(settings.region) == "aws":
         return settings.partition or "aws"
-    from sagehen.app.partition import kept_partition
+    from sagehen.app.partition import stored_partition
     from sagehen.state.database import Database
 
     database = Database(settings.state_url)
     try:
         with database.read() as connection:
-            kept = kept_partition(connection, settings.region)
+            stored = stored_partition(connection, settings.region)
     finally:
         database.close()
-    return kept or partition_of(settings.region)
+    return stored or partition_of(settings.region)
 
 
 def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
@@ -111,7 +111,7 @@ def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
             "gateway",
             number=row,
             sockets=(listener,),
-            on_death=partial(clear_row, home.board, row),
+            on_death=partial(clear_row, home.inflight_table, row),
         )
         for row, listener in enumerate(listeners)
     ]
@@ -164,12 +164,12 @@ async def _wait_until_ready(
         failing = supervisor.most_deaths()
         if failing.deaths >= _DEATHS_BEFORE_READY:
             raise Unavailable(
-                f"The server did not come up: {failing.title} ended {failing.deaths} times. "
-                f"The end of its log:\n{_tail(home.logs / f'{failing.title}.log')}"
+                f"The server did not start: {failing.title} ended {failing.deaths} times. "
+                f"The last lines of its log:\n{_tail(home.logs / f'{failing.title}.log')}"
             )
         if clock.monotonic() > deadline:
             raise Unavailable(
-                f"The server did not come up within {READY_TIMEOUT_SECONDS:g} s. The logs of its "
+                f"The server did not start within {READY_TIMEOUT_SECONDS:g} s. The logs of its "
                 f"processes are in {home.logs}."
             )
         if clock.monotonic() > next_report:

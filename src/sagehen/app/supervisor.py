@@ -10,15 +10,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from logging.handlers import RotatingFileHandler
+from typing import TypeVar
 
 from sagehen.base.clock import Clock
-from sagehen.base.handed_settings import hand_over
 from sagehen.base.home import Home
+from sagehen.base.pickled_settings import pickle_settings
+from sagehen.base.retry import Backoff
 from sagehen.base.settings import Settings
 
 __all__ = ["Deaths", "Role", "Supervisor"]
 
 log = logging.getLogger(__name__)
+
+Stream = TypeVar("Stream", asyncio.StreamReader, asyncio.StreamWriter)
 
 FIRST_RESTART_DELAY_SECONDS = 0.1
 LONGEST_RESTART_DELAY_SECONDS = 5.0
@@ -64,7 +68,9 @@ class _Child:
     deaths: int = 0
     process: asyncio.subprocess.Process | None = None
     watch: asyncio.Task[None] | None = None
-    delay: float = field(default=FIRST_RESTART_DELAY_SECONDS)
+    backoff: Backoff = field(
+        default_factory=lambda: Backoff(FIRST_RESTART_DELAY_SECONDS, LONGEST_RESTART_DELAY_SECONDS)
+    )
 
 
 class Supervisor:
@@ -82,7 +88,7 @@ class Supervisor:
         the user's, for containers."""
         self._children = [_Child(role) for role in roles]
         self._home = Home(settings.home)
-        self._settings = hand_over(settings)
+        self._settings = pickle_settings(settings)
         self._environment = environment
         self._clock = clock
         self._umask = umask
@@ -102,8 +108,8 @@ class Supervisor:
         self._stopping = True
         # Open sockets would accept connections only to cut them off later.
         for child in self._children:
-            for held in child.role.sockets:
-                held.close()
+            for listener in child.role.sockets:
+                listener.close()
             if child.role.forewarned and child.process and child.process.returncode is None:
                 child.process.send_signal(signal.SIGUSR1)
         for _, same in groupby(self._children, lambda child: child.role.name):
@@ -139,32 +145,31 @@ class Supervisor:
                 return
             child.deaths += 1
             if self._clock.monotonic() - started > STEADY_AFTER_SECONDS:
-                child.delay = FIRST_RESTART_DELAY_SECONDS
+                child.backoff.reset()
+            delay = child.backoff.next_seconds()
             status = child.process.returncode if child.process else None
             log.warning(
                 "%s ended with status %s and is started again in %.1f s; its log is %s.",
                 child.role.title,
                 status,
-                child.delay,
+                delay,
                 self._home.logs / f"{child.role.title}.log",
             )
-            await self._clock.sleep(child.delay)
-            child.delay = min(child.delay * 2, LONGEST_RESTART_DELAY_SECONDS)
+            await self._clock.sleep(delay)
 
     async def _run_once(self, child: _Child) -> None:
         role = child.role
         # The log comes first: a process blocks if nobody reads its output.
         file = _RoleLog(self._home.logs / f"{role.title}.log", maxBytes=LOG_BYTES, backupCount=1)
         try:
-            child.process = await self._spawn(role)
-            assert child.process.stdout is not None
-            await _keep_log(file, child.process.stdout)
-            await child.process.wait()
+            process = child.process = await self._spawn(role)
+            await _keep_log(file, _pipe(process.stdout))
+            await process.wait()
         finally:
             file.close()
 
     async def _spawn(self, role: Role) -> asyncio.subprocess.Process:
-        descriptors = [held.fileno() for held in role.sockets]
+        descriptors = [listener.fileno() for listener in role.sockets]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -182,20 +187,27 @@ class Supervisor:
             # Ctrl-C reaches only the supervisor, which stops the others in order.
             start_new_session=True,
         )
-        assert process.stdin is not None
-        process.stdin.write(self._settings)
-        process.stdin.close()
+        stdin = _pipe(process.stdin)
+        stdin.write(self._settings)
+        stdin.close()
         return process
+
+
+def _pipe(stream: Stream | None) -> Stream:
+    """Returns a stream that `_spawn` has requested."""
+    if stream is None:
+        raise ValueError("The process was started without this pipe.")
+    return stream
 
 
 class _RoleLog(RotatingFileHandler):
     """Warns once if the log cannot be written, not for every line."""
 
-    _told = False
+    _warned = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             error = sys.exc_info()[1]
             log.warning("%s cannot be written: %s. Its lines are lost.", self.baseFilename, error)
 

@@ -27,7 +27,7 @@ from sagehen.base.errors import (
 from sagehen.base.home import Home
 from sagehen.base.user_environment import client_variables
 
-__all__ = ["Aws", "Destination", "code_of", "connect", "connect_home", "told"]
+__all__ = ["Aws", "Destination", "code_of", "connect", "connect_home", "sagehen_error"]
 
 _TIMEOUT_SECONDS = 60
 _REFUSALS: dict[int, type[SagehenError]] = {
@@ -121,7 +121,7 @@ def code_of(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
-def told(error: ClientError | BotoCoreError) -> SagehenError:
+def sagehen_error(error: ClientError | BotoCoreError) -> SagehenError:
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
         message = str(error.response.get("Error", {}).get("Message") or error)
@@ -141,7 +141,8 @@ def _read(url: str, status: int, content: bytes) -> dict[str, Any]:
         answer = None
     if not isinstance(answer, dict):
         raise Unavailable(
-            f"The server at {url} answered {status} and no JSON: is it Sagehen, and new enough?"
+            f"The server at {url} answered {status} without JSON. Check that it is Sagehen, and "
+            "not older than this command."
         )
     if status < 300:
         return answer
@@ -164,11 +165,14 @@ def connect(home: Path | None, config: Path | None) -> Aws:
 
 def connect_home(home: Path | None, config: Path | None) -> Aws:
     settings = load_settings(config, home=home)
-    place = Home(settings.home)
-    if not place.address.exists():
-        raise Unavailable(f"No server runs with the home {place.path}. Start one: sagehen up")
-    keys = load_credentials(place.credentials)
+    server_home = Home(settings.home)
+    if not server_home.address.exists():
+        path = server_home.path
+        raise Unavailable(
+            f"No server runs with the home {path}. Start one: sagehen up --home {path}"
+        )
+    keys = load_credentials(server_home.credentials)
     session = boto3.Session(
         aws_access_key_id=keys.access_key, aws_secret_access_key=keys.secret_key
     )
-    return Aws(session, place.address.read_text(), settings.region, direct=True)
+    return Aws(session, server_home.address.read_text(), settings.region, direct=True)

@@ -21,80 +21,86 @@ _COST, _BLOCK, _PARALLEL = 2**14, 8, 1
 
 
 def masked(properties: Mapping[str, Any], hidden: Collection[str]) -> dict[str, Any]:
-    """Masks the values at the paths `hidden`, written as in `differences`.
+    """Masks the values at the paths `hidden`, written as in `missing_from`.
 
     If a path is missing in the API's form, its whole property is masked.
     """
-    found: set[str] = set()
-    made = {name: _masked(value, name, hidden, found) for name, value in properties.items()}
-    for path in set(hidden) - found:
+    masked_paths: set[str] = set()
+    result = {
+        name: _masked(value, name, hidden, masked_paths) for name, value in properties.items()
+    }
+    for path in set(hidden) - masked_paths:
         member = path.partition(".")[0].partition("[")[0]
-        if member in made and not _is_marker(made[member]):
-            made[member] = _mark(properties[member])
-    return made
+        if member in result and not _is_marker(result[member]):
+            result[member] = _mark(properties[member])
+    return result
 
 
 def has_plain(properties: Mapping[str, Any], hidden: Collection[str]) -> bool:
     """Tells whether values are unmasked, as earlier versions wrote them."""
     return any(
         path in hidden and not _is_marker(value)
-        for name, one in properties.items()
-        for path, value in _leaves(one, name)
+        for name, item in properties.items()
+        for path, value in _leaves(item, name)
     )
 
 
 def masked_outputs(
-    outputs: Mapping[str, str], hidden: Collection[str], kept: Mapping[str, str]
+    outputs: Mapping[str, str], hidden: Collection[str], recorded: Mapping[str, str]
 ) -> dict[str, str]:
-    """Masks hidden outputs; reuses markers of `kept` that still match."""
-    made = {}
+    """Masks hidden outputs; reuses markers of `recorded` that still match."""
+    result = {}
     for name, value in outputs.items():
         if name in hidden:
-            before = kept.get(name)
-            made[name] = before if _marks(before, value) and before else _mark(value)
+            before = recorded.get(name)
+            result[name] = before if _marks(before, value) and before else _mark(value)
         else:
-            made[name] = value
-    return made
+            result[name] = value
+    return result
 
 
-def revealed(kept: Any, wanted: Any) -> Any:
-    """Replaces each matching marker in `kept` with its value in `wanted`."""
-    if _is_marker(kept):
-        return wanted if _marks(kept, wanted) else kept
-    if isinstance(kept, dict) and isinstance(wanted, dict):
-        return {name: revealed(one, wanted.get(name)) for name, one in kept.items()}
-    if isinstance(kept, list) and isinstance(wanted, list):
-        others = wanted + [None] * (len(kept) - len(wanted))
-        return [revealed(one, other) for one, other in zip(kept, others, strict=False)]
-    return kept
+def revealed(recorded: Any, desired: Any) -> Any:
+    """Replaces each matching marker in `recorded` with its value in `desired`."""
+    if _is_marker(recorded):
+        return desired if _marks(recorded, desired) else recorded
+    if isinstance(recorded, dict) and isinstance(desired, dict):
+        return {name: revealed(value, desired.get(name)) for name, value in recorded.items()}
+    if isinstance(recorded, list) and isinstance(desired, list):
+        padded = desired + [None] * (len(recorded) - len(desired))
+        return [revealed(value, match) for value, match in zip(recorded, padded, strict=False)]
+    return recorded
 
 
-def is_equal(one: Any, other: Any) -> bool:
-    return bool(revealed(one, other) == other or revealed(other, one) == one)
+def is_equal(first: Any, second: Any) -> bool:
+    return bool(revealed(first, second) == second or revealed(second, first) == first)
 
 
-def _masked(value: Any, path: str, hidden: Collection[str], found: set[str]) -> Any:
+def _masked(value: Any, path: str, hidden: Collection[str], masked_paths: set[str]) -> Any:
     if path in hidden:
-        found.add(path)
+        masked_paths.add(path)
         return value if _is_marker(value) else _mark(value)
     if isinstance(value, dict):
-        return {name: _masked(one, f"{path}.{name}", hidden, found) for name, one in value.items()}
+        return {
+            name: _masked(item, f"{path}.{name}", hidden, masked_paths)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
         return [
-            _masked(one, f"{path}[{number}]", hidden, found) for number, one in enumerate(value)
+            _masked(item, f"{path}[{number}]", hidden, masked_paths)
+            for number, item in enumerate(value)
         ]
     if _is_marker(value):
-        found |= {one for one in hidden if one.startswith((f"{path}.", f"{path}["))}
+        masked_paths |= {item for item in hidden if item.startswith((f"{path}.", f"{path}["))}
     return value
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _leaves(one, f"{path}.{name}")
+        for name, item in value.items():
+            yield from _leaves(item, f"{path}.{name}")
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _leaves(one, f"{path}[{number}]")
+        for number, item in enumerate(value):
+            yield from _leaves(item, f"{path}[{number}]")
     else:
         yield path, value
 
@@ -109,10 +115,10 @@ def _mark(value: Any) -> str:
 
 
 def _marks(marker: Any, value: Any) -> bool:
-    found = _MARKER.fullmatch(marker) if isinstance(marker, str) else None
-    if found is None or value is None:
+    match = _MARKER.fullmatch(marker) if isinstance(marker, str) else None
+    if match is None or value is None:
         return False
-    return secrets.compare_digest(found[2], _hash(found[1], _text(value)))
+    return secrets.compare_digest(match[2], _hash(match[1], _text(value)))
 
 
 @functools.lru_cache(maxsize=256)

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sagehen.apply.client import Aws, told
+from sagehen.apply.client import Aws, sagehen_error
 from sagehen.apply.hidden import revealed
 from sagehen.apply.plan import (
     Action,
-    Lives,
+    ActualStates,
     Removal,
     StackPlan,
     StackStep,
+    actual_key,
     is_same,
-    live_key,
     missing_from,
 )
 from sagehen.apply.resources import KINDS, ActualState, comparable
@@ -32,18 +32,18 @@ from sagehen.base.errors import AlreadyExists, Invalid, SagehenError, Unavailabl
 __all__ = [
     "RunInterrupted",
     "StackRun",
-    "in_our_terms",
-    "look_at",
+    "as_our_error",
     "perform",
     "poll",
+    "read_actual",
     "settled",
+    "shown_name",
     "wait_until_gone",
     "wait_until_ready",
-    "what",
 ]
 
-_SHORTEST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 2.0
+_MIN_PAUSE_SECONDS = 0.1
+_MAX_PAUSE_SECONDS = 2.0
 _SHARE_OF_WAIT = 0.1
 """a pause as a share of the wait so far, so also the most by which a wait is too long"""
 
@@ -64,35 +64,36 @@ class StackRun:
     """for one resource to become ready or deleted"""
 
 
-def settled(desired: Desired, work: StackRun) -> ActualState | None:
-    return poll(
-        work,
-        lambda: desired.kind.look(work.aws, desired.name, desired.properties),
-        lambda live: live is None or live.status not in ("busy", "going"),
-        f"{what(desired)} is still changing",
+def settled(desired: Desired, run: StackRun) -> ActualState | None:
+    actual = poll(
+        run,
+        lambda: desired.kind.look(run.aws, desired.name, desired.properties),
+        lambda state: state is None or state.status not in ("busy", "going"),
+        f"{shown_name(desired)} is still changing",
     )
+    return actual and desired.kind.with_name(run.aws, actual)
 
 
-def wait_until_ready(desired: Desired, work: StackRun) -> ActualState:
-    live = settled(desired, work)
-    if live is None:
-        raise Invalid(f"{what(desired)} is gone again. Apply once more.")
-    if live.status == "failed":
-        raise Invalid(f"{what(desired)} failed: {live.reason or 'no reason was given.'}")
-    return live
+def wait_until_ready(desired: Desired, run: StackRun) -> ActualState:
+    actual = settled(desired, run)
+    if actual is None:
+        raise Invalid(f"{shown_name(desired)} was deleted while it was being created. Apply again.")
+    if actual.status == "failed":
+        raise Invalid(f"{shown_name(desired)} failed: {actual.reason or 'no reason was given.'}")
+    return actual
 
 
-def wait_until_gone(desired: Desired, work: StackRun, only_if_going: bool = False) -> None:
+def wait_until_gone(desired: Desired, run: StackRun, only_if_going: bool = False) -> None:
     poll(
-        work,
-        lambda: desired.kind.look(work.aws, desired.name, desired.properties),
-        lambda live: live is None or (only_if_going and live.status != "going"),
-        f"{what(desired)} is still there",
+        run,
+        lambda: desired.kind.look(run.aws, desired.name, desired.properties),
+        lambda actual: actual is None or (only_if_going and actual.status != "going"),
+        f"{shown_name(desired)} is still there",
     )
 
 
 def poll(
-    work: StackRun,
+    run: StackRun,
     look: Callable[[], ActualState | None],
     done: Callable[[ActualState | None], bool],
     otherwise: str,
@@ -101,48 +102,48 @@ def poll(
     began = time.monotonic()
     while True:
         try:
-            live = look()
-            if done(live):
-                return live
-            work.journal.beat()
-            trouble = ""
+            actual = look()
+            if done(actual):
+                return actual
+            run.journal.beat()
+            problem = ""
         except (ClientError, BotoCoreError, Unavailable) as error:
-            if not isinstance(in_our_terms(error), Unavailable):
+            if not isinstance(as_our_error(error), Unavailable):
                 raise
-            trouble = f" ({error})"
+            problem = f" ({error})"
         waited = time.monotonic() - began
-        if waited > work.timeout_seconds:
+        if waited > run.timeout_seconds:
             raise Unavailable(
-                f"{otherwise} after {work.timeout_seconds:g} s{trouble}. Run the same again to go "
+                f"{otherwise} after {run.timeout_seconds:g} s{problem}. Run the same again to go "
                 "on waiting."
             )
-        if work.stop.wait(_pause_after(waited)):
+        if run.stop.wait(_pause_after(waited)):
             raise RunInterrupted(otherwise)
 
 
 def _pause_after(waited: float) -> float:
-    return min(max(_SHORTEST_PAUSE_SECONDS, waited * _SHARE_OF_WAIT), _LONGEST_PAUSE_SECONDS)
+    return min(max(_MIN_PAUSE_SECONDS, waited * _SHARE_OF_WAIT), _MAX_PAUSE_SECONDS)
 
 
-def what(desired: Desired) -> str:
+def shown_name(desired: Desired) -> str:
     return f"{desired.type} {desired.logical_id} ({desired.name or 'unnamed'})"
 
 
-def in_our_terms(error: ClientError | BotoCoreError | SagehenError) -> SagehenError:
-    return error if isinstance(error, SagehenError) else told(error)
+def as_our_error(error: ClientError | BotoCoreError | SagehenError) -> SagehenError:
+    return error if isinstance(error, SagehenError) else sagehen_error(error)
 
 
-def look_at(aws: Aws, desired: list[Desired]) -> Lives:
-    found = {}
-    for one in desired:
-        with _ours(one.logical_id):
-            live = one.kind.look(aws, one.name, one.properties)
-        if live is not None:
-            found[live_key(one)] = live
-    return found
+def read_actual(aws: Aws, desired: list[Desired]) -> ActualStates:
+    states = {}
+    for resource in desired:
+        with _as_our_errors(resource.logical_id):
+            actual = resource.kind.look(aws, resource.name, resource.properties)
+        if actual is not None:
+            states[actual_key(resource)] = actual
+    return states
 
 
-def perform(plan: StackPlan, resolver: Resolver | None, work: StackRun) -> None:
+def perform(plan: StackPlan, resolver: Resolver | None, run: StackRun) -> None:
     """Carries out all steps, then all removals.
 
     Raises RunInterrupted if `work.stop` was set: the current step was finished, or the next run
@@ -152,93 +153,101 @@ def perform(plan: StackPlan, resolver: Resolver | None, work: StackRun) -> None:
         assert resolver is not None
         desired = resolver.resolve(step.desired.logical_id)
         if step.action is Action.SAME:
-            _fold(step, desired, work.journal)
+            _fold(step, desired, run.journal)
             continue
-        _check_stop(work)
-        with _ours(desired.logical_id):
-            kept = _STEPS[step.action](step, desired, work)
-        resolver.settle(kept.logical_id, kept.attributes)
+        _check_stop(run)
+        with _as_our_errors(desired.logical_id):
+            record = _STEPS[step.action](step, desired, run)
+        resolver.settle(record.logical_id, record.attributes)
     if resolver is not None:
-        before = work.journal.content
+        before = run.journal.content
         content = msgspec.structs.replace(before, outputs=resolver.kept_outputs(before.outputs))
-        if content != work.journal.content:
-            work.journal.write(content)
+        if content != run.journal.content:
+            run.journal.write(content)
     for removal in plan.removals:
-        _check_stop(work)
-        with _ours(removal.kept.logical_id):
-            _remove(removal, work)
+        _check_stop(run)
+        with _as_our_errors(removal.record.logical_id):
+            _remove(removal, run)
 
 
-def _create(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
-    before = work.journal.content
+def _create(step: StackStep, desired: Desired, run: StackRun) -> StackResource:
+    before = run.journal.content
     if desired.kind.name_property is None:
         # The server names the new resource; the old one's name does not apply.
         desired = msgspec.structs.replace(desired, name="")
-    _make_room(desired, work.journal)
-    work.journal.keep(_kept(desired, "creating"))
+    _set_aside_other(desired, run.journal)
+    run.journal.keep(_record_of(desired, "creating"))
     if not step.takes_over:
-        wait_until_gone(desired, work, only_if_going=True)
-        work.say(f"Creating {what(desired)}")
+        wait_until_gone(desired, run, only_if_going=True)
+        run.say(f"Creating {shown_name(desired)}")
         try:
-            desired.kind.create(work.aws, desired.name, desired.properties)
+            name = desired.kind.create(run.aws, desired.name, desired.properties)
         except (ClientError, SagehenError) as error:
-            if _made_nothing(in_our_terms(error), desired, work):
-                work.journal.write(before)
+            if _made_nothing(as_our_error(error), desired, run):
+                run.journal.write(before)
             raise
-    return _finish(step, desired, work)
+        if name is not None:
+            attributes = {**desired.attributes, "Ref": name, "Arn": name}
+            desired = msgspec.structs.replace(desired, name=name, attributes=attributes)
+            run.journal.keep(_record_of(desired, "creating"))
+    return _finish(step, desired, run)
 
 
-def _made_nothing(refusal: SagehenError, desired: Desired, work: StackRun) -> bool:
+def _made_nothing(refusal: SagehenError, desired: Desired, run: StackRun) -> bool:
     """Tells whether a refused create left nothing; a rule may exist without its targets."""
     if isinstance(refusal, AlreadyExists):
         return True
     if isinstance(refusal, Unavailable):
         return False
-    return desired.kind.look(work.aws, desired.name, desired.properties) is None
+    return desired.kind.look(run.aws, desired.name, desired.properties) is None
 
 
-def _finish(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
+def _finish(step: StackStep, desired: Desired, run: StackRun) -> StackResource:
     if step.action is Action.FINISH:
-        work.say(f"Waiting for {what(desired)}")
-    live = wait_until_ready(desired, work)
-    kept = _kept(desired, "ready", live)
-    _make_room(desired, work.journal)
-    work.journal.keep(kept)
-    return kept
+        run.say(f"Waiting for {shown_name(desired)}")
+    actual = wait_until_ready(desired, run)
+    record = _record_of(desired, "ready", actual)
+    _set_aside_other(desired, run.journal)
+    run.journal.keep(record)
+    return record
 
 
-def _update(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
+def _update(step: StackStep, desired: Desired, run: StackRun) -> StackResource:
     assert step.old is not None
-    _make_room(desired, work.journal)
-    work.journal.keep(msgspec.structs.replace(step.old, phase="updating"))
-    live = settled(desired, work)
-    if live is None or live.status != "ready":
-        raise Invalid(f"{what(desired)} is gone or has failed meanwhile. Apply again.")
-    work.say(f"Updating {what(desired)}")
+    _set_aside_other(desired, run.journal)
+    run.journal.keep(msgspec.structs.replace(step.old, phase="updating"))
+    actual = settled(desired, run)
+    if actual is None or actual.status != "ready":
+        raise Invalid(
+            f"{shown_name(desired)} was deleted or failed before its update. Apply again."
+        )
+    run.say(f"Updating {shown_name(desired)}")
     old = revealed(step.old.properties, desired.properties)
-    desired.kind.update(work.aws, live, old, desired.properties)
-    live = wait_until_ready(desired, work)
-    seen = {k: one for k, one in desired.properties.items() if k not in desired.kind.unseen}
+    desired.kind.update(run.aws, actual, old, desired.properties)
+    actual = wait_until_ready(desired, run)
+    seen = {
+        name: value for name, value in desired.properties.items() if name not in desired.kind.unseen
+    }
     wrong = [
-        one.path
-        for one in missing_from(comparable(live.properties), comparable(seen))
-        if not desired.kind.is_fixed(one.member)
+        difference.path
+        for difference in missing_from(comparable(actual.properties), comparable(seen))
+        if not desired.kind.is_fixed(difference.member)
     ]
     if wrong:
         raise Invalid(
-            f"The update of {what(desired)} failed, and it goes on as it was "
-            f"({', '.join(wrong)}): {live.reason or 'no reason was given.'}"
+            f"The update of {shown_name(desired)} failed; its previous configuration stays in "
+            f"effect ({', '.join(wrong)}): {actual.reason or 'no reason was given.'}"
         )
-    kept = _kept(desired, "ready", live)
-    work.journal.keep(kept)
-    return kept
+    record = _record_of(desired, "ready", actual)
+    run.journal.keep(record)
+    return record
 
 
-def _recreate(step: StackStep, desired: Desired, work: StackRun) -> StackResource:
-    work.say(f"Deleting {what(desired)}, which failed")
-    desired.kind.delete(work.aws, desired.name)
-    wait_until_gone(desired, work)
-    return _create(step, desired, work)
+def _recreate(step: StackStep, desired: Desired, run: StackRun) -> StackResource:
+    run.say(f"Deleting {shown_name(desired)}, which failed")
+    desired.kind.delete(run.aws, desired.name)
+    wait_until_gone(desired, run)
+    return _create(step, desired, run)
 
 
 _STEPS: dict[Action, Callable[[StackStep, Desired, StackRun], StackResource]] = {
@@ -254,63 +263,64 @@ _STEPS: dict[Action, Callable[[StackStep, Desired, StackRun], StackResource]] = 
 def _fold(step: StackStep, desired: Desired, journal: Journal) -> None:
     """Records policies and dependencies, which only the stack knows."""
     assert step.old is not None
-    kept = msgspec.structs.replace(
+    record = msgspec.structs.replace(
         step.old, needs=desired.needs, deletion_policy=desired.deletion_policy
     )
-    if journal.content.resources.get(kept.logical_id) != kept:
-        _make_room(desired, journal)
-        journal.keep(kept)
+    if journal.content.resources.get(record.logical_id) != record:
+        _set_aside_other(desired, journal)
+        journal.keep(record)
 
 
-def _make_room(desired: Desired, journal: Journal) -> None:
+def _set_aside_other(desired: Desired, journal: Journal) -> None:
     """Makes any other resource that has this logical id a leftover."""
     current = journal.content.resources.get(desired.logical_id)
     if current is not None and not is_same(current, desired):
         journal.set_aside(current, retained=desired.update_replace_policy == "Retain")
 
 
-def _remove(removal: Removal, work: StackRun) -> None:
-    kept = removal.kept
-    shown = f"{kept.type} {kept.logical_id} ({kept.name or 'unnamed'})"
+def _remove(removal: Removal, run: StackRun) -> None:
+    record = removal.record
+    title = f"{record.type} {record.logical_id} ({record.name or 'unnamed'})"
     if removal.retained:
-        work.say(f"Keeping {shown}, as its policy says")
-        work.journal.forget(kept)
+        run.say(f"Keeping {title}, as its policy says")
+        run.journal.forget(record)
         return
-    kind = KINDS.get(kept.type)
+    kind = KINDS.get(record.type)
     if kind is None:
-        raise Invalid(f"{shown} is of a type that this version of Sagehen does not know.")
-    work.say(f"Deleting {shown}")
-    live = poll(
-        work,
-        lambda: kind.look(work.aws, kept.name, kept.properties),
-        lambda one: one is None or one.status != "busy",
-        f"{shown} is still changing",
+        raise Invalid(f"{title} is of a type that this version of Sagehen does not know.")
+    run.say(f"Deleting {title}")
+    actual = poll(
+        run,
+        lambda: kind.look(run.aws, record.name, record.properties),
+        lambda state: state is None or state.status != "busy",
+        f"{title} is still changing",
     )
-    if live is not None:
-        reason = kind.delete(work.aws, live.name) if live.status != "going" else None
+    if actual is not None:
+        actual = kind.with_name(run.aws, actual)
+        reason = kind.delete(run.aws, actual.name) if actual.status != "going" else None
         if reason:
-            work.say(f"[kept] {reason}")
+            run.say(f"[kept] {reason}")
         else:
             poll(
-                work,
-                lambda: kind.look(work.aws, live.name, kept.properties),
-                lambda one: one is None,
-                f"{shown} is still there",
+                run,
+                lambda: kind.look(run.aws, actual.name, record.properties),
+                lambda state: state is None,
+                f"{title} is still there",
             )
-    work.journal.forget(kept)
+    run.journal.forget(record)
 
 
-def _kept(desired: Desired, phase: Phase, live: ActualState | None = None) -> StackResource:
-    name = live.name if live else desired.name
+def _record_of(desired: Desired, phase: Phase, actual: ActualState | None = None) -> StackResource:
+    name = actual.name if actual else desired.name
     attributes = dict(desired.attributes)
-    if live is not None and live.name != desired.name:
-        attributes |= {"Ref": live.name, "Arn": live.name}
+    if actual is not None and actual.name != desired.name:
+        attributes |= {"Ref": actual.name, "Arn": actual.name}
     return StackResource(
         logical_id=desired.logical_id,
         type=desired.type,
         name=name,
         properties=desired.properties,
-        attributes=attributes | (live.attributes if live else {}),
+        attributes=attributes | (actual.attributes if actual else {}),
         needs=desired.needs,
         deletion_policy=desired.deletion_policy,
         hidden=desired.hidden,
@@ -318,16 +328,16 @@ def _kept(desired: Desired, phase: Phase, live: ActualState | None = None) -> St
     )
 
 
-def _check_stop(work: StackRun) -> None:
-    if work.stop.is_set():
+def _check_stop(run: StackRun) -> None:
+    if run.stop.is_set():
         raise RunInterrupted
 
 
 @contextmanager
-def _ours(logical_id: str) -> Iterator[None]:
+def _as_our_errors(logical_id: str) -> Iterator[None]:
     """Converts boto3's errors to ours and adds the logical id."""
     try:
         yield
     except (ClientError, BotoCoreError) as error:
-        ours = told(error)
-        raise type(ours)(f"{logical_id}: {ours}") from error
+        converted = sagehen_error(error)
+        raise type(converted)(f"{logical_id}: {converted}") from error

@@ -13,7 +13,7 @@ from types import FrameType
 import typer
 
 from sagehen.apply.client import Aws, Destination, connect
-from sagehen.apply.perform import RunInterrupted, StackRun, look_at, perform
+from sagehen.apply.perform import RunInterrupted, StackRun, perform, read_actual
 from sagehen.apply.plan import StackPlan, make_plan, plan_removal
 from sagehen.apply.resources import KINDS
 from sagehen.apply.show import render_outputs, render_plan
@@ -58,14 +58,14 @@ def apply_template(
     Raises SagehenError if the template is wrong or a step fails.
     """
     template = read_template(read_template_file(file), KINDS)
-    given = read_assignments(parameters)
+    assignments = read_assignments(parameters)
     name = _stack_name(options.stack, file)
     aws = connect(options.home, options.config)
     stack = load_stack(aws, name)
-    resolver = Resolver(template, given, name, Destination(aws), stack.content)
+    resolver = Resolver(template, assignments, name, Destination(aws), stack.content)
     desired = resolver.resolve_all()
     outputs = resolver.kept_outputs(stack.content.outputs)
-    plan = make_plan(desired, stack.content, look_at(aws, desired), adopt=adopt)
+    plan = make_plan(desired, stack.content, read_actual(aws, desired), adopt=adopt)
     out.print(render_plan(plan, name))
     if dry_run:
         return CHANGES if plan.changes_anything else 0
@@ -88,7 +88,7 @@ def delete_stack(file: Path | None, options: Options) -> int:
     if file is None and options.stack is None:
         raise Invalid("Give the template that was applied, or --stack NAME.")
     if file is not None and options.stack is None and not file.exists():
-        raise Invalid(f"There is no template {file}. Give --stack NAME where it is gone.")
+        raise Invalid(f"There is no template {file}. Give --stack NAME if the file was removed.")
     name = _stack_name(options.stack, file or Path())
     aws = connect(options.home, options.config)
     stack = load_stack(aws, name)
@@ -100,7 +100,7 @@ def delete_stack(file: Path | None, options: Options) -> int:
     _confirm(plan, options)
     status, _ = _run(plan, None, aws, stack, options)
     if not status:
-        out.print(f"The stack {name} is gone.", markup=False)
+        out.print(f"The stack {name} was deleted.", markup=False)
     return status
 
 
@@ -117,7 +117,7 @@ def _run(
             return 0, journal.content.outputs
     except RunInterrupted as error:
         waits = f" {error}." if str(error) else ""
-        err.print(f"Stopped.{waits} Run the same again to go on.", markup=False)
+        err.print(f"Stopped.{waits} Run the same command again to continue.", markup=False)
         return INTERRUPTED, {}
 
 
@@ -133,7 +133,7 @@ def _stoppable() -> Iterator[threading.Event]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        err.print("Stopping behind the step under way. Once more stops at once.")
+        err.print("Stopping after the current step. Press Ctrl-C again to stop at once.")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -145,15 +145,15 @@ def _stoppable() -> Iterator[threading.Event]:
 
 def _confirm(plan: StackPlan, options: Options) -> None:
     if plan.destroys and not options.yes and at_a_terminal():
-        typer.confirm("Something is deleted or replaced. Go on?", abort=True)
+        typer.confirm("Resources will be deleted or replaced. Continue?", abort=True)
 
 
 def at_a_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _stack_name(given: str | None, file: Path) -> str:
-    name = given if given is not None else file.stem
+def _stack_name(option: str | None, file: Path) -> str:
+    name = option if option is not None else file.stem
     if not _STACK_NAME.fullmatch(name):
         raise Invalid(
             f"{name!r} cannot be the name of a stack, which has letters, digits and hyphens, the "

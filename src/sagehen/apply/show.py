@@ -20,7 +20,7 @@ _SIGNS = {
     Action.RECREATE: ("-/+", "red"),
     Action.ADOPT: ("  <", "green"),
 }
-_LONGEST_VALUE = 120
+_MAX_VALUE_LENGTH = 120
 _HIDDEN = "****"
 
 
@@ -28,7 +28,7 @@ def render_plan(plan: StackPlan, stack: str) -> RenderableType:
     lines = [Text(f"Stack {stack}")]
     for step in plan.steps:
         lines += _step(step)
-    lines += [_removal(one) for one in plan.removals]
+    lines += [_removal(removal) for removal in plan.removals]
     lines.append(Text(_summary(plan)))
     return Group(*lines)
 
@@ -39,9 +39,9 @@ def render_outputs(
     width = max(map(len, outputs), default=0)
     lines = [Text("Outputs")]
     for name, value in outputs.items():
-        about = descriptions.get(name)
-        shown = _HIDDEN if name in hidden else value
-        lines.append(Text(f"  {name:<{width}}  {shown}") + Text(f"  {about or ''}", "dim"))
+        description = descriptions.get(name)
+        text = _HIDDEN if name in hidden else value
+        lines.append(Text(f"  {name:<{width}}  {text}") + Text(f"  {description or ''}", "dim"))
     return Group(*lines)
 
 
@@ -51,21 +51,21 @@ def _step(step: StackStep) -> list[Text]:
     name = desired.name or "unnamed"
     if step.action is Action.REPLACE and step.old is not None:
         name = f"{step.old.name} -> {name}"
-    line = Text(f"{sign} {desired.type} {desired.logical_id} ({name})", style)
+    heading = Text(f"{sign} {desired.type} {desired.logical_id} ({name})", style)
     note = step.note or _NOTES.get(step.action, "")
     if step.action is Action.REPLACE and not step.note:
         fixed = dict.fromkeys(
-            one.member for one in step.changes if desired.kind.is_fixed(one.member)
+            change.member for change in step.changes if desired.kind.is_fixed(change.member)
         )
         note = f"{', '.join(fixed)} cannot be changed in place" if fixed else ""
     if note:
-        line.append(f": {note}")
+        heading.append(f": {note}")
     hidden = (step.old.hidden if step.old else (), desired.hidden)
-    lines = [line] + [_change(one, hidden) for one in step.changes]
-    for one in step.drift:
-        mended = not desired.kind.is_fixed(one.member)
+    lines = [heading] + [_change(change, hidden) for change in step.changes]
+    for change in step.drift:
+        mended = not desired.kind.is_fixed(change.member)
         about = "changed by somebody else" if mended else "changed by somebody else, and left so"
-        lines.append(_change(one, hidden, f"   ({about})"))
+        lines.append(_change(change, hidden, f"   ({about})"))
     return lines
 
 
@@ -76,11 +76,11 @@ _NOTES = {
 
 
 def _removal(removal: Removal) -> Text:
-    kept = removal.kept
-    what = f"{kept.type} {kept.logical_id} ({kept.name or 'unnamed'})"
+    record = removal.record
+    title = f"{record.type} {record.logical_id} ({record.name or 'unnamed'})"
     if removal.retained:
-        return Text(f"    {what}: kept, and no longer of the stack", "dim")
-    return Text(f"  - {what}", "red")
+        return Text(f"    {title}: kept, and no longer part of the stack", "dim")
+    return Text(f"  - {title}", "red")
 
 
 def _change(
@@ -94,14 +94,16 @@ def _change(
 def _value(value: Any, path: str, hidden: Sequence[str]) -> str:
     if value is None:
         return "(none)"
-    if any(_is_within(one, path) or _is_within(path, one) for one in hidden):
+    if any(
+        _is_within(hidden_path, path) or _is_within(path, hidden_path) for hidden_path in hidden
+    ):
         return _HIDDEN
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."
 
 
-def _is_within(path: str, other: str) -> bool:
-    return path == other or path.startswith((f"{other}.", f"{other}["))
+def _is_within(path: str, ancestor: str) -> bool:
+    return path == ancestor or path.startswith((f"{ancestor}.", f"{ancestor}["))
 
 
 def _summary(plan: StackPlan) -> str:
@@ -112,17 +114,18 @@ def _summary(plan: StackPlan) -> str:
         "to replace": [Action.REPLACE, Action.RECREATE],
     }
     replaced = {
-        (one.old.type, one.old.name)
-        for one in plan.steps
-        if one.action is Action.REPLACE and one.old is not None
+        (step.old.type, step.old.name)
+        for step in plan.steps
+        if step.action is Action.REPLACE and step.old is not None
     }
     parts = [
-        f"{number} {what}"
-        for what, actions in count.items()
-        if (number := sum(one.action in actions for one in plan.steps))
+        f"{number} {label}"
+        for label, actions in count.items()
+        if (number := sum(step.action in actions for step in plan.steps))
     ]
     deleted = sum(
-        not one.retained and (one.kept.type, one.kept.name) not in replaced for one in plan.removals
+        not removal.retained and (removal.record.type, removal.record.name) not in replaced
+        for removal in plan.removals
     )
     if deleted:
         parts.append(f"{deleted} to delete")

@@ -61,19 +61,19 @@ class StackContent(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_plain(self) -> bool:
-        kept = (*self.resources.values(), *self.leftovers)
-        return any(has_plain(one.properties, one.hidden) for one in kept)
+        records = (*self.resources.values(), *self.leftovers)
+        return any(has_plain(record.properties, record.hidden) for record in records)
 
     def masked(self) -> "StackContent":
-        resources = {name: _masked(one) for name, one in self.resources.items()}
+        resources = {name: _masked(record) for name, record in self.resources.items()}
         leftovers = tuple(map(_masked, self.leftovers))
         return msgspec.structs.replace(self, resources=resources, leftovers=leftovers)
 
 
-def _masked(kept: StackResource) -> StackResource:
-    if not kept.hidden:
-        return kept
-    return msgspec.structs.replace(kept, properties=masked(kept.properties, kept.hidden))
+def _masked(record: StackResource) -> StackResource:
+    if not record.hidden:
+        return record
+    return msgspec.structs.replace(record, properties=masked(record.properties, record.hidden))
 
 
 CLAIM_SECONDS = 60.0
@@ -99,18 +99,18 @@ def load_stack(aws: Aws, name: str) -> Stack:
     not answer.
     """
     try:
-        found = aws.own("GET", _AT, name)
+        answer = aws.own("GET", _AT, name)
     except NotFound as error:
         if "no stack" not in str(error):
             raise Invalid(f"The server at {aws.url} keeps no stacks: {error}") from error
         return Stack(name=name)
     try:
-        content = msgspec.convert(found["content"], StackContent)
+        content = msgspec.convert(answer["content"], StackContent)
     except msgspec.ValidationError as error:
         raise Invalid(f"The record of the stack {name} cannot be read: {error}") from error
-    claim = found["claim"] or {}
+    claim = answer["claim"] or {}
     return Stack(
-        name=name, version=found["version"], content=content, holder=claim.get("holder", "")
+        name=name, version=answer["version"], content=content, holder=claim.get("holder", "")
     )
 
 
@@ -128,19 +128,19 @@ class Journal:
         """Raises Conflict if another run holds the claim or wrote the record."""
         self._put(content, CLAIM_SECONDS)
 
-    def keep(self, kept: StackResource) -> None:
-        content = self._without(kept)
-        resources = {**content.resources, kept.logical_id: kept}
+    def keep(self, record: StackResource) -> None:
+        content = self._without(record)
+        resources = {**content.resources, record.logical_id: record}
         self.write(msgspec.structs.replace(content, resources=resources))
 
-    def forget(self, kept: StackResource) -> None:
-        self.write(self._without(kept))
+    def forget(self, record: StackResource) -> None:
+        self.write(self._without(record))
 
-    def set_aside(self, kept: StackResource, retained: bool) -> None:
+    def set_aside(self, record: StackResource, retained: bool) -> None:
         """Makes a resource a leftover, with the next write."""
         policy = "Retain" if retained else "Delete"
-        old = msgspec.structs.replace(kept, deletion_policy=policy)
-        content = self._without(kept)
+        old = msgspec.structs.replace(record, deletion_policy=policy)
+        content = self._without(record)
         self.content = msgspec.structs.replace(content, leftovers=(*content.leftovers, old))
 
     def beat(self) -> None:
@@ -156,13 +156,17 @@ class Journal:
         with suppress(NotFound):
             self._aws.own("DELETE", _AT, self._stack.name, query=query)
 
-    def _without(self, kept: StackResource) -> StackContent:
+    def _without(self, record: StackResource) -> StackContent:
         return msgspec.structs.replace(
             self.content,
             resources={
-                name: one for name, one in self.content.resources.items() if not _is_one(one, kept)
+                name: other
+                for name, other in self.content.resources.items()
+                if not _is_same_resource(other, record)
             },
-            leftovers=tuple(one for one in self.content.leftovers if not _is_one(one, kept)),
+            leftovers=tuple(
+                other for other in self.content.leftovers if not _is_same_resource(other, record)
+            ),
         )
 
     def _put(self, content: StackContent, claim_seconds: float) -> None:
@@ -204,10 +208,10 @@ def claimed(aws: Aws, stack: Stack) -> Iterator[Journal]:
     journal.close()
 
 
-def _is_one(one: StackResource, other: StackResource) -> bool:
-    if one.name or other.name:
-        return (one.type, one.name) == (other.type, other.name)
-    return one.type == other.type and is_equal(one.properties, other.properties)
+def _is_same_resource(first: StackResource, second: StackResource) -> bool:
+    if first.name or second.name:
+        return (first.type, first.name) == (second.type, second.name)
+    return first.type == second.type and is_equal(first.properties, second.properties)
 
 
 def _is_dead(holder: str) -> bool:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from sagehen.app import server
 from sagehen.app.server import choose_partition
-from sagehen.app.supervisor import Supervisor
+from sagehen.app.supervisor import Role, Supervisor
 from sagehen.base.errors import Unavailable
 from sagehen.base.home import prepare_home
 from sagehen.base.settings import Settings
@@ -90,7 +90,7 @@ def nobody() -> str:
 
 async def test_a_start_that_takes_long_says_so_every_five_seconds(short_path: Path, nobody: str):
     home, clock, said = prepare_home(short_path / "home"), HandClock(), []
-    supervisor = Supervisor([server.Role("agent")], Settings(home=home.path), {}, clock)
+    supervisor = Supervisor([Role("agent")], Settings(home=home.path), {}, clock)
 
     with pytest.raises(Unavailable, match="within 60 s"):
         await server._wait_until_ready(nobody, supervisor, home, clock, said.append)

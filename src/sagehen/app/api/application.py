@@ -19,8 +19,16 @@ from typing import Any, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from sagehen.base.concurrency import first_of
 from sagehen.base.errors import Unavailable
-from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_head, stream_body
+from sagehen.frame.asgi import (
+    BodyBudget,
+    BodyTooLarge,
+    ClientGone,
+    request_head,
+    stream_body,
+    whole_response,
+)
 from sagehen.frame.context import AsyncOperation, Operation, RequestContext
 from sagehen.frame.own_paths.access import OwnSite
 from sagehen.services.identity import iam, sts
@@ -112,7 +120,10 @@ class Application:
             response = await self._answer(request, receive, request_id)
         except ClientGone:
             return
-        await _respond(response, request, receive, send)
+        if isinstance(response.body, bytes):
+            await whole_response(response, request.method)(scope, receive, send)
+        else:
+            await _send_stream(response, response.body, receive, send)
 
     async def _answer(self, request: Request, receive: Receive, request_id: str) -> Response:
         try:
@@ -128,8 +139,8 @@ class Application:
                 return await handle(request, stream_body(receive), call, identity)
             bodies, largest = self._bodies_of(request, service)
             async with bodies.read(receive, largest) as body:
-                whole = replace(request, body=body)
-                return await self._answer_whole(whole, service, receive, request_id)
+                complete = replace(request, body=body)
+                return await self._answer_whole(complete, service, receive, request_id)
         except BodyTooLarge:
             return serialize_error(likely_model(request), None, _TOO_LARGE, request_id)
         except AwsError as error:
@@ -138,14 +149,16 @@ class Application:
             raise
         except Unavailable as error:
             model = likely_model(request)
-            failure = AwsError("ServiceUnavailable", str(error), 503)
-            return serialize_error(model, None, failure, request_id)
+            error_response = AwsError("ServiceUnavailable", str(error), 503)
+            return serialize_error(model, None, error_response, request_id)
         except Exception:
             log.exception("An operation failed.", extra={"action": "answer", "id": request_id})
             model = likely_model(request)
             code = "InternalError" if model.service_name == "s3" else "InternalFailure"
-            failure = AwsError(code, "We encountered an internal error. Please try again.", 500)
-            return serialize_error(model, None, failure, request_id)
+            error_response = AwsError(
+                code, "We encountered an internal error. Please try again.", 500
+            )
+            return serialize_error(model, None, error_response, request_id)
 
     def _bodies_of(self, request: Request, service: str) -> tuple[BodyBudget, int]:
         """Chooses the memory budget and size limit of the body.
@@ -196,57 +209,45 @@ class Application:
                 raise not_implemented(model.service_name, operation.name)
             params = parse(request, operation)
             validate(operation, params)
-            result = await _act(act, call, params, receive)
+            result = await _run_operation(act, call, params, receive)
             return serialize(operation, result, request_id)
         except AwsError as error:
             return serialize_error(model, operation, error, request_id)
 
 
-async def _act(
+async def _run_operation(
     act: Operation | AsyncOperation, call: RequestContext, params: dict[str, Any], receive: Receive
 ) -> dict[str, Any]:
     """Runs an operation; raises ClientGone if the client leaves during a coroutine."""
     if not inspect.iscoroutinefunction(act):
         return await asyncio.to_thread(cast("Operation", act), call, params)
-    acting: asyncio.Task[dict[str, Any]] = asyncio.create_task(act(call, params))
-    gone = asyncio.create_task(_disconnected(receive))
-    try:
-        await asyncio.wait({acting, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not acting.done():
-            raise ClientGone
-        return acting.result()
-    finally:
-        acting.cancel()
-        gone.cancel()
+    answer, _ = await first_of(cast("AsyncOperation", act)(call, params), _disconnected(receive))
+    if answer is None:
+        raise ClientGone
+    return answer.result()
 
 
-async def _respond(response: Response, request: Request, receive: Receive, send: Send) -> None:
+async def _send_stream(
+    response: Response, body: AsyncIterator[bytes], receive: Receive, send: Send
+) -> None:
     headers = [
         (name.lower().encode("latin-1"), value.encode("latin-1"))
         for name, value in response.headers.items()
     ]
-    body = response.body
-    if isinstance(body, bytes):
-        if not any(name == b"content-length" for name, _ in headers):
-            headers.append((b"content-length", str(len(body)).encode()))
-        await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        content = b"" if request.method == "HEAD" else body
-        await send({"type": "http.response.body", "body": content})
-        return
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     await _relay(body, receive, send)
 
 
 async def _relay(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
-    gone = asyncio.create_task(_disconnected(receive))
+    disconnected = asyncio.create_task(_disconnected(receive))
     try:
         async for chunk in body:
-            if gone.done():
+            if disconnected.done():
                 return
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     finally:
-        gone.cancel()
+        disconnected.cancel()
         if isinstance(body, AsyncGenerator):
             await body.aclose()
 

@@ -62,7 +62,7 @@ class ObservedAgent(Protocol):
     async def metrics(self) -> Sequence[InstanceSample]: ...
 
 
-MeasureMore = Callable[[Container[str]], Measured]
+MeasureOthers = Callable[[Container[str]], Measured]
 """takes the names of the existing endpoints"""
 
 
@@ -77,14 +77,14 @@ class OwnPaths:
         observations: Observations,
         database: Database,
         agent: ObservedAgent,
-        measure_more: MeasureMore = lambda _: {},
-        more: Sequence[Route] = (),
+        measure_others: MeasureOthers = lambda _: {},
+        other_routes: Sequence[Route] = (),
         site: OwnSite | None = None,
         own_service: InferenceServiceSettings | None = None,
     ) -> None:
         self._own_service = own_service or InferenceServiceSettings.model_validate({})
         self._observations = observations
-        self._measure_more = measure_more
+        self._measure_others = measure_others
         self._database = database
         self._agent = agent
         self._site = site or OwnSite()
@@ -94,7 +94,7 @@ class OwnPaths:
                 Route("/_sagehen/metrics", self.metrics),
                 Route("/_sagehen/status", self.status),
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
-                *more,
+                *other_routes,
             ],
             exception_handlers={HTTPException: _refused},
         )
@@ -103,8 +103,8 @@ class OwnPaths:
         """Answers 200, or 503 with the fault; a foreign host (DNS rebinding) does not learn the
         fault."""
         state, agent = await asyncio.gather(
-            _trouble(lambda: asyncio.to_thread(self._check_state)),
-            _trouble(self._agent.check_health),
+            _fault(lambda: asyncio.to_thread(self._check_state)),
+            _fault(self._agent.check_health),
         )
         body = {"ready": not (state or agent), "state": state or "ok", "agent": agent or "ok"}
         if self._site.foreign_host(request.headers) is not None:
@@ -117,8 +117,8 @@ class OwnPaths:
         return Response(expose(snapshot.measured), media_type=CONTENT_TYPE_LATEST)
 
     async def status(self, _: Request) -> Response:
-        about = {"version": __version__, "state": self._database.damage or "ok"}
-        return json_answer({**about, **describe_status(await self._observe())})
+        server = {"version": __version__, "state": self._database.damage or "ok"}
+        return json_answer({**server, **describe_status(await self._observe())})
 
     async def take_report(self, request: Request) -> Response:
         try:
@@ -135,19 +135,24 @@ class OwnPaths:
         return Response(status_code=204)
 
     async def _observe(self) -> Snapshot:
-        (known, rows, queues, (jobs, services)), samples = await asyncio.gather(
+        (records, instance_records, queues, (jobs, services)), samples = await asyncio.gather(
             asyncio.to_thread(self._read), self._samples()
         )
-        seen = self._observations
-        totals = seen.totals()
-        statuses = {one.name: one.status.value for one in known}
+        observations = self._observations
+        totals = observations.totals()
+        statuses = {record.name: record.status.value for record in records}
         measured = measure(
-            statuses, totals, seen.present(), seen.containers(), seen.limit_hits(), samples
+            statuses,
+            totals,
+            observations.present(),
+            observations.containers(),
+            observations.limit_hits(),
+            samples,
         )
-        measured = merged(measured, self._measure_more({one.name for one in known}))
+        measured = merged(measured, self._measure_others({record.name for record in records}))
         return Snapshot(
-            endpoints=known,
-            instances=rows,
+            endpoints=records,
+            instances=instance_records,
             totals=totals,
             measured=measured,
             queues=queues,
@@ -172,7 +177,7 @@ class OwnPaths:
     ]:
         with self._database.read() as connection:
             queues = async_requests.endpoint_queues(connection)
-            by_name = {one.endpoint_name: one for one in queues}
+            by_name = {queue.endpoint_name: queue for queue in queues}
             jobs = read_job_counts(connection, self._own_service)
             return endpoints.all(connection), instances.all(connection), by_name, jobs
 
@@ -191,7 +196,7 @@ async def _refused(request: Request, error: Exception) -> Response:
     return answer
 
 
-async def _trouble(check: Callable[[], Awaitable[None]]) -> str | None:
+async def _fault(check: Callable[[], Awaitable[None]]) -> str | None:
     try:
         async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
             await check()

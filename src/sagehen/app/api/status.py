@@ -51,19 +51,19 @@ class ServiceStatus:
 
 
 def read_job_counts(
-    connection: Connection, own: InferenceServiceSettings
+    connection: Connection, settings: InferenceServiceSettings
 ) -> tuple[JobCounts, list[ServiceStatus]]:
     stages: Counter[JobStage] = Counter()
     for (_, stage), count in training_jobs.counts(connection).items():
         stages[stage] += count
     services = [
         ServiceStatus(
-            stage=one.stage,
-            running=sum(inference_jobs.active_by_type(connection, one.stage).values()),
-            waiting=inference_jobs.queued(connection, one.stage),
-            problem=undeclared_reason(one, own),
+            stage=service.stage,
+            running=sum(inference_jobs.active_by_type(connection, service.stage).values()),
+            waiting=inference_jobs.queued(connection, service.stage),
+            problem=undeclared_reason(service, settings),
         )
-        for one in inference_services.all_services(connection)
+        for service in inference_services.all_services(connection)
     ]
     return JobCounts(stages[JobStage.ACTIVE], stages[JobStage.WAITING]), services
 
@@ -86,12 +86,14 @@ def describe_status(snapshot: Snapshot) -> dict[str, Any]:
     """Returns `{"endpoints": [{"name", "status", "variants": […], …}, …], "training_jobs":
     {"running", "waiting"}, "inference_services": […]}`."""
     groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
-    for one in snapshot.instances:
-        groups[one.endpoint_name].append(one)
+    for record in snapshot.instances:
+        groups[record.endpoint_name].append(record)
     return {
-        "endpoints": [_endpoint(one, groups[one.name], snapshot) for one in snapshot.endpoints],
+        "endpoints": [
+            _endpoint(record, groups[record.name], snapshot) for record in snapshot.endpoints
+        ],
         "training_jobs": asdict(snapshot.jobs),
-        "inference_services": [asdict(one) for one in snapshot.services],
+        "inference_services": [asdict(record) for record in snapshot.services],
     }
 
 
@@ -101,9 +103,9 @@ def _endpoint(
     shown = endpoint.current or endpoint.target
     pending = endpoint.target if endpoint.current else None
     groups: defaultdict[tuple[str, str], list[InstanceRecord]] = defaultdict(list)
-    for one in instances:
-        if one.stop_at is None:
-            groups[one.deployment_id, one.variant_name].append(one)
+    for record in instances:
+        if record.stop_at is None:
+            groups[record.deployment_id, record.variant_name].append(record)
     return {
         "name": endpoint.name,
         "status": endpoint.status.value,
@@ -114,9 +116,9 @@ def _endpoint(
         "modified_at": endpoint.modified_at,
         "queue": _queue(shown, snapshot.queues.get(endpoint.name)),
         "variants": [
-            _variant(one, groups[shown.deployment_id, one.name], endpoint.name, snapshot)
-            | {"shadow": one is shown.shadow}
-            for one in shown.all_variants
+            _variant(record, groups[shown.deployment_id, record.name], endpoint.name, snapshot)
+            | {"shadow": record is shown.shadow}
+            for record in shown.all_variants
         ]
         if shown
         else [],
@@ -138,8 +140,8 @@ def _variant(
 ) -> dict[str, Any]:
     counts = snapshot.totals.get((endpoint_name, variant.name), VariantCounts())
     latency = counts.model_latency
-    described = [_instance(one, snapshot.measured) for one in instances]
-    serving = [one for one in instances if one.state is InstanceState.IN_SERVICE]
+    described = [_instance(instance, snapshot.measured) for instance in instances]
+    serving = [instance for instance in instances if instance.state is InstanceState.IN_SERVICE]
     return {
         "name": variant.name,
         "instance_type": variant.instance_type,
@@ -183,5 +185,5 @@ def _milliseconds(microseconds: float | None) -> float | None:
 
 def _sum(instances: Iterable[Mapping[str, Any]], name: str) -> float | None:
     """Returns None if no value is known."""
-    values = [one[name] for one in instances if one[name] is not None]
+    values = [instance[name] for instance in instances if instance[name] is not None]
     return sum(values) if values else None

@@ -25,12 +25,13 @@ __all__ = [
     "LIST",
     "MANIFEST",
     "STATE",
-    "BlobLine",
+    "BlobRecord",
     "FileRecord",
     "Manifest",
     "blob_path",
     "bring_file",
     "describe",
+    "describe_os_error",
     "read_blobs",
     "read_manifest",
     "sync_folder",
@@ -55,7 +56,7 @@ class FileRecord(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class BlobLine(msgspec.Struct, frozen=True):
+class BlobRecord(msgspec.Struct, frozen=True):
     """A file of an object or upload part."""
 
     id: str
@@ -90,24 +91,24 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     try:
         data = path.read_bytes()
-        found = msgspec.json.decode(data, type=Manifest)
+        manifest = msgspec.json.decode(data, type=Manifest)
     except FileNotFoundError:
-        raise BackupError(f"{folder} is no whole backup: {MANIFEST} is not there.") from None
+        raise BackupError(f"{folder} is not a complete backup: {MANIFEST} is missing.") from None
     except (OSError, msgspec.MsgspecError) as error:
         raise BackupError(f"{path} cannot be read: {error}") from error
-    if found.format != FORMAT:
+    if manifest.format != FORMAT:
         raise BackupError(
-            f"{folder} is a backup of format {found.format}, and this version reads format "
-            f"{FORMAT}. Use the Sagehen that took it, which was version {found.sagehen}."
+            f"{folder} is a backup of format {manifest.format}, and this version reads format "
+            f"{FORMAT}. Use the Sagehen that took it, which was version {manifest.sagehen}."
         )
-    for name in found.files:
+    for name in manifest.files:
         if name.startswith("/") or ".." in Path(name).parts:
             raise BackupError(f"{path} names the file {name!r}, which is outside of the backup.")
-    return found
+    return manifest
 
 
-def read_blobs(folder: Path) -> Iterator[BlobLine]:
-    decoder = msgspec.json.Decoder(BlobLine)
+def read_blobs(folder: Path) -> Iterator[BlobRecord]:
+    decoder = msgspec.json.Decoder(BlobRecord)
     with (folder / LIST).open("rb") as lines:
         for line in lines:
             yield decoder.decode(line)
@@ -140,10 +141,12 @@ def bring_file(source: Path, target: Path, size: int, md5: str, *, verify: bool)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        _copy(source, target, lambda found: _check(source, found, size, md5))
+        _copy(source, target, lambda actual: _check(source, actual, size, md5))
         return
     if target.stat().st_size != size:
-        raise BackupError(f"The file {source} has not the {size} bytes that it should have.")
+        raise BackupError(
+            f"The file {source} is damaged: it does not have the recorded {size} bytes."
+        )
     if verify:
         digest = hashlib.md5(usedforsecurity=False)
         for chunk in _chunks(target):
@@ -172,10 +175,10 @@ def _copy(source: Path, target: Path, check: Callable[[str], None]) -> None:
     check(digest.hexdigest())
 
 
-def _check(source: Path, found: str, size: int, md5: str) -> None:
-    if found != md5:
+def _check(source: Path, actual: str, size: int, md5: str) -> None:
+    if actual != md5:
         raise BackupError(
-            f"The file {source} is damaged: its {size} bytes have the MD5 {found}, not {md5}."
+            f"The file {source} is damaged: its {size} bytes have the MD5 {actual}, not {md5}."
         )
 
 
@@ -183,3 +186,9 @@ def _chunks(path: Path) -> Iterator[bytes]:
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
+
+
+def describe_os_error(error: OSError) -> str:
+    """Returns the reason, with its file; a full disk that is met while writing has none."""
+    reason = error.strerror or str(error)
+    return reason if error.filename is None else f"{reason} ({error.filename})"

@@ -49,8 +49,8 @@ def is_empty(url: str) -> bool:
     database = Database(url)
     try:
         with database.engine.connect() as connection:
-            found = "SELECT 1 FROM information_schema.tables WHERE table_schema = current_schema()"
-            return connection.execute(text(found)).first() is None
+            query = "SELECT 1 FROM information_schema.tables WHERE table_schema = current_schema()"
+            return connection.execute(text(query)).first() is None
     except DBAPIError as error:
         raise StateError(f"The state at {_shown(url)} cannot be opened: {error.orig}") from error
     finally:
@@ -63,13 +63,13 @@ def load_dump(url: str, dump: Path) -> None:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         raise BackupError(
             f"{name} is not installed, which a state in PostgreSQL needs: install PostgreSQL's "
             "client programs of at least the server's version."
         )
-    return found
+    return path
 
 
 def _run(program: str, url: str, *arguments: str) -> None:

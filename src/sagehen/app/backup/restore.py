@@ -24,12 +24,20 @@ from sagehen.app.backup.manifest import (
     blob_path,
     bring_file,
     describe,
+    describe_os_error,
     read_blobs,
     read_manifest,
     sync_folder,
 )
 from sagehen.base.errors import BackupError, HomeError
-from sagehen.base.home import ASIDE, RESTORING, Home, keeping_private, locked, prepare_home
+from sagehen.base.home import (
+    REPLACED_PREFIX,
+    RESTORING,
+    Home,
+    keeping_private,
+    locked,
+    prepare_home,
+)
 from sagehen.base.settings import Settings
 from sagehen.state.leases import LeaseLock
 from sagehen.state.opening import check_whole, sqlite_file, state_name
@@ -58,24 +66,27 @@ def restore_backup(
     _check_kind(settings, manifest)
     home = Home(settings.home)
     if not replace:
-        _refuse_what_is_there(settings, home)
+        _refuse_nonempty(settings, home)
     elif source.is_relative_to(home.path):
-        raise BackupError(f"{source} is in the home, which is to be replaced. Move it elsewhere.")
+        raise BackupError(
+            f"The backup {source} is in the home that it replaces. Move it elsewhere."
+        )
     with keeping_private():
         prepare_home(home.path)
         with locked(home), _unused(settings):
-            aside = None
+            replaced = None
             try:
                 stage = _stage(home, source, manifest)
-                aside = _move_aside(settings, home) if replace else None
+                replaced = _move_aside(settings, home) if replace else None
                 _put_in_place(settings, home, stage)
             except OSError as error:
-                where = "" if aside is None else f" What was in the home is in {aside}."
+                where = (
+                    "" if replaced is None else f" The former files of the home are in {replaced}."
+                )
                 raise BackupError(
-                    f"The backup cannot be brought back: {error.strerror} ({error.filename})."
-                    f"{where}"
+                    f"The backup cannot be restored: {describe_os_error(error)}.{where}"
                 ) from error
-    return manifest, aside
+    return manifest, replaced
 
 
 def _check_kind(settings: Settings, manifest: Manifest) -> None:
@@ -91,20 +102,20 @@ def _check_kind(settings: Settings, manifest: Manifest) -> None:
 
         if not is_empty(settings.state_url):
             raise BackupError(
-                f"The database {state_name(settings)} has tables. A backup is brought back into an "
-                "empty one only: make one with createdb, and set database_url to it."
+                f"The database {state_name(settings)} has tables. A backup is restored into an "
+                "empty database only: create one with createdb, and set database_url to it."
             )
 
 
-def _refuse_what_is_there(settings: Settings, home: Home) -> None:
-    there = [path.name for path in _contents(home)] if home.path.is_dir() else []
+def _refuse_nonempty(settings: Settings, home: Home) -> None:
+    names = [path.name for path in _contents(home)] if home.path.is_dir() else []
     file = sqlite_file(settings)
     if file is not None and file.exists() and file.parent != home.path:
-        there.append(str(file))
-    if there:
+        names.append(str(file))
+    if names:
         raise HomeError(
-            f"The home {home.path} is not empty ({', '.join(sorted(there)[:5])}). Choose another "
-            "with --home, or give --replace: what is there is moved aside then, and not deleted."
+            f"The home {home.path} is not empty ({', '.join(sorted(names)[:5])}). Choose another "
+            "with --home, or give --replace: its files are then moved aside, not deleted."
         )
 
 
@@ -153,7 +164,7 @@ def _contents_of_objects(home: Home) -> Iterator[Path]:
 
 
 def _is_of_restores(path: Path) -> bool:
-    return path.name == RESTORING or path.name.startswith(ASIDE)
+    return path.name == RESTORING or path.name.startswith(REPLACED_PREFIX)
 
 
 def _files_below(folder: Path) -> Iterator[str]:
@@ -175,9 +186,9 @@ def _stage(home: Home, source: Path, manifest: Manifest) -> Path:
         try:
             shutil.copyfile(source / name, target)
         except FileNotFoundError:
-            raise BackupError(f"The backup is not whole: {name} is missing.") from None
+            raise BackupError(f"The backup is incomplete: {name} is missing.") from None
         if describe(target) != record:
-            raise BackupError(f"The backup is damaged: {name} is not what was backed up.")
+            raise BackupError(f"The backup is damaged: {name} does not match its checksum.")
         _sync(target)
     if manifest.state == "sqlite":
         check_whole(stage / STATE, seconds=float("inf"))
@@ -192,16 +203,16 @@ def _stage_blobs(stage: Path, objects: Path, source: Path, manifest: Manifest) -
     blobs.mkdir(mode=0o700, parents=True)
     count = 0
     try:
-        for line in read_blobs(stage):
-            if not BLOB_NAME.fullmatch(line.id):
-                raise BackupError(f"The backup is damaged: {LIST} names {line.id!r}.")
-            target = blob_path(blobs, line.id)
+        for blob in read_blobs(stage):
+            if not BLOB_NAME.fullmatch(blob.id):
+                raise BackupError(f"The backup is damaged: {LIST} names {blob.id!r}.")
+            target = blob_path(blobs, blob.id)
             try:
                 bring_file(
-                    blob_path(source / BLOBS, line.id), target, line.size, line.md5, verify=True
+                    blob_path(source / BLOBS, blob.id), target, blob.size, blob.md5, verify=True
                 )
             except FileNotFoundError:
-                raise BackupError(f"The backup is not whole: {line.id} is missing.") from None
+                raise BackupError(f"The backup is incomplete: {blob.id} is missing.") from None
             count += 1
     except msgspec.MsgspecError as error:
         raise BackupError(f"The backup is damaged: {LIST} cannot be read: {error}") from error
@@ -220,29 +231,29 @@ def _move_aside(settings: Settings, home: Home) -> Path | None:
     Raises BackupError if a file cannot be moved; all are then moved back.
     """
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
-    aside = home.path / f"{ASIDE}{stamp}"
+    replaced = home.path / f"{REPLACED_PREFIX}{stamp}"
     file = sqlite_file(settings)
     # The state goes first: an interruption must not leave it without its files.
     first = [file.with_name(file.name + end) for end in _SQLITE_ENDS] if file else []
-    there = [path for path in first if path.exists()]
-    there += [path for path in _contents(home) if path not in (*there, home.objects)]
+    present = [path for path in first if path.exists()]
+    present += [path for path in _contents(home) if path not in (*present, home.objects)]
     objects = sorted(_contents_of_objects(home))
-    if not there and not objects:
+    if not present and not objects:
         return None
-    _refuse_mounts([*there, *objects])
-    aside.mkdir(mode=0o700)
+    _refuse_mounts([*present, *objects])
+    replaced.mkdir(mode=0o700)
     moves = [
-        (path, aside / path.name)
+        (path, replaced / path.name)
         if path.parent == home.path
-        else (path, path.with_name(f"{path.name}.{ASIDE}{stamp}"))
-        for path in there
+        else (path, path.with_name(f"{path.name}.{REPLACED_PREFIX}{stamp}"))
+        for path in present
     ]
-    folder = _folder_for_objects(home, aside) if objects else aside
+    folder = _folder_for_objects(home, replaced) if objects else replaced
     moves += [(path, folder / path.name) for path in objects]
     _move_all(moves)
     sync_folder(home.objects)
     sync_folder(home.path)
-    return aside
+    return replaced
 
 
 def _refuse_mounts(paths: list[Path]) -> None:
@@ -254,18 +265,18 @@ def _refuse_mounts(paths: list[Path]) -> None:
             )
 
 
-def _folder_for_objects(home: Home, aside: Path) -> Path:
+def _folder_for_objects(home: Home, replaced: Path) -> Path:
     """Makes a folder for objects; if on another disk, it stays there, with a link in `aside`."""
-    own = home.objects / aside.name
-    own.mkdir(mode=0o700)
+    folder = home.objects / replaced.name
+    folder.mkdir(mode=0o700)
     try:
-        own.rename(aside / "objects")
+        folder.rename(replaced / "objects")
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        (aside / "objects").symlink_to(Path("..") / home.objects.name / own.name)
-        return own
-    return aside / "objects"
+        (replaced / "objects").symlink_to(Path("..") / home.objects.name / folder.name)
+        return folder
+    return replaced / "objects"
 
 
 def _move_all(moves: list[tuple[Path, Path]]) -> None:
@@ -278,7 +289,8 @@ def _move_all(moves: list[tuple[Path, Path]]) -> None:
         for path, target in reversed(done):
             target.rename(path)
         raise BackupError(
-            f"{error.filename} cannot be moved aside: {error.strerror}. All is where it was."
+            f"{error.filename} cannot be moved aside: {error.strerror}. "
+            "All files are in their former places."
         ) from error
 
 
@@ -291,8 +303,8 @@ def _put_in_place(settings: Settings, home: Home, stage: Path) -> None:
         path.rename(target)
     objects.rmdir()
     sync_folder(home.objects)
-    own = stage / HOME_FILES
-    for path in sorted(own.iterdir()) if own.is_dir() else ():
+    home_files = stage / HOME_FILES
+    for path in sorted(home_files.iterdir()) if home_files.is_dir() else ():
         path.rename(home.path / path.name)
     sync_folder(home.path)
     file = sqlite_file(settings)

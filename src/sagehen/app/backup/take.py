@@ -21,12 +21,13 @@ from sagehen.app.backup.manifest import (
     LIST,
     MANIFEST,
     STATE,
-    BlobLine,
+    BlobRecord,
     FileRecord,
     Manifest,
     blob_path,
     bring_file,
     describe,
+    describe_os_error,
     sync_folder,
 )
 from sagehen.base.errors import BackupError, SagehenError
@@ -37,7 +38,7 @@ from sagehen.state.pairing import removals_held_off, state_id
 
 __all__ = ["take_backup"]
 
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 _TRIES = 3
 """files may be moving between objects and trash"""
 _BLOB_ROWS = "SELECT blob_id, size, etag FROM blobs ORDER BY blob_id"
@@ -47,7 +48,7 @@ Rows = Iterator[Sequence[Any]]
 
 
 @dataclass
-class _Found:
+class _CopiedBlobs:
     count: int = 0
     size: int = 0
     missing: list[str] = field(default_factory=list)
@@ -77,8 +78,8 @@ def take_backup(settings: Settings, target: Path, *, allow_missing: bool = False
         raise
     except OSError as error:
         raise BackupError(
-            f"The backup cannot be written: {error.strerror} ({error.filename}). What there is of "
-            f"it is in {draft}."
+            f"The backup cannot be written: {describe_os_error(error)}. The partial backup is in "
+            f"{draft}."
         ) from error
     return manifest
 
@@ -89,11 +90,12 @@ def _draft(home: Home, target: Path) -> Path:
     if target.is_relative_to(home.path.resolve()) or target.is_relative_to(home.path):
         raise BackupError(f"{target} is in the home. A backup belongs elsewhere, on another disk.")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-        raise BackupError(f"{target} is there already. Give a folder that is not there yet.")
+        raise BackupError(f"{target} exists already. Name a folder that does not exist yet.")
     draft = target.with_name(target.name + ".partial")
     if draft.exists():
         raise BackupError(
-            f"{draft} is there: a backup is being made, or was broken off. Remove it in that case."
+            f"{draft} exists: another backup is running, or one was interrupted. Remove the folder "
+            "if no backup is running."
         )
     return draft
 
@@ -102,7 +104,7 @@ def _take(settings: Settings, home: Home, draft: Path, allow_missing: bool) -> M
     with removals_held_off(home.objects), _snapshot(settings, draft) as (name, rows):
         # Homes that share a remote store share a state, which names other homes' files too.
         may_miss = allow_missing or settings.object_store_url is not None
-        found = _bring_blobs(home, draft, rows, may_miss)
+        copied = _bring_blobs(home, draft, rows, may_miss)
     files = {name: describe(draft / name), LIST: describe(draft / LIST)}
     files |= _copy_home_files(settings, home, draft)
     with querying(settings) as (query, tables):
@@ -113,9 +115,9 @@ def _take(settings: Settings, home: Home, draft: Path, allow_missing: bool) -> M
         state="sqlite" if name == STATE else "postgresql",
         state_id=own_id,
         object_store_url=settings.object_store_url,
-        objects=found.count,
-        object_bytes=found.size,
-        missing=tuple(found.missing),
+        objects=copied.count,
+        object_bytes=copied.size,
+        missing=tuple(copied.missing),
         files=files,
     )
 
@@ -146,49 +148,49 @@ def _copy_state(file: Path, copy: Path) -> None:
         ):
             # One step: a stepwise copy restarts at each write.
             state.backup(target, pages=-1)
-            ((found,),) = target.execute("PRAGMA quick_check(1)").fetchall()
+            ((check_result,),) = target.execute("PRAGMA quick_check(1)").fetchall()
     except sqlite3.Error as error:
         raise BackupError(f"The state {file} cannot be copied: {error}.") from error
-    if found != "ok":
-        raise BackupError(f"The copy of the state {file} is damaged: {found}.")
+    if check_result != "ok":
+        raise BackupError(f"The copy of the state {file} is damaged: {check_result}.")
     copy.chmod(0o600)
     with copy.open("rb") as written:
         os.fsync(written.fileno())
 
 
-def _bring_blobs(home: Home, draft: Path, rows: Rows, allow_missing: bool) -> _Found:
-    found = _Found()
+def _bring_blobs(home: Home, draft: Path, rows: Rows, allow_missing: bool) -> _CopiedBlobs:
+    copied = _CopiedBlobs()
     encoder = msgspec.json.Encoder()
     (draft / BLOBS).mkdir(mode=0o700)
     with (draft / LIST).open("wb") as listed:
         for blob_id, size, md5 in rows:
-            line = BlobLine(str(blob_id), int(size), str(md5))
-            if _bring_blob(home, draft, line):
-                found.count += 1
-                found.size += line.size
-                listed.write(encoder.encode(line) + b"\n")
+            blob = BlobRecord(str(blob_id), int(size), str(md5))
+            if _bring_blob(home, draft, blob):
+                copied.count += 1
+                copied.size += blob.size
+                listed.write(encoder.encode(blob) + b"\n")
             else:
-                found.missing.append(line.id)
+                copied.missing.append(blob.id)
         listed.flush()
         os.fsync(listed.fileno())
     for folder in (draft / BLOBS).iterdir():
         sync_folder(folder)
     sync_folder(draft / BLOBS)
-    if found.missing and not allow_missing:
+    if copied.missing and not allow_missing:
         raise BackupError(
-            f"{len(found.missing)} files of objects are missing in {home.objects}: "
-            f"{', '.join(found.missing[:_MOST_NAMED])} …. To back up the others: --allow-missing. "
-            f"What there is of this backup is in {draft}."
+            f"{len(copied.missing)} files of objects are missing in {home.objects}: "
+            f"{', '.join(copied.missing[:_MAX_NAMED])} …. To back up the others: --allow-missing. "
+            f"The partial backup is in {draft}."
         )
-    return found
+    return copied
 
 
-def _bring_blob(home: Home, draft: Path, line: BlobLine) -> bool:
-    target = blob_path(draft / BLOBS, line.id)
-    places = (blob_path(home.objects / "blobs", line.id), home.objects / "trash" / line.id)
-    for place in places * _TRIES:
+def _bring_blob(home: Home, draft: Path, blob: BlobRecord) -> bool:
+    target = blob_path(draft / BLOBS, blob.id)
+    sources = (blob_path(home.objects / "blobs", blob.id), home.objects / "trash" / blob.id)
+    for source in sources * _TRIES:
         try:
-            bring_file(place, target, line.size, line.md5, verify=False)
+            bring_file(source, target, blob.size, blob.md5, verify=False)
         except FileNotFoundError:
             continue
         return True

@@ -53,7 +53,7 @@ def create(name: NameArgument, home: HomeOption = None, config: ConfigOption = N
         with _state(home, config) as database, database.write() as connection:
             if not inference_services.add_key(connection, record):
                 raise AlreadyExists(f"There is a key {name} already; delete it first.")
-        _say(key)
+        _print(key)
 
 
 @key_app.command("list")
@@ -68,10 +68,10 @@ def show_all(
             keys = inference_services.all_keys(connection)
         shown = [{"name": key.name, "created_at": _time(key.created_at)} for key in keys]
         if as_json:
-            _say(json.dumps(shown, indent=2))
+            _print(json.dumps(shown, indent=2))
             return
         for key in shown:
-            _say(f"{key['name']}  {key['created_at']}")
+            _print(f"{key['name']}  {key['created_at']}")
 
 
 @key_app.command()
@@ -104,5 +104,5 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _say(text: Any) -> None:
+def _print(text: Any) -> None:
     sys.stdout.write(f"{text}\n")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import typer
 
-from sagehen.app.commands.control_client import ask
+from sagehen.app.commands.control_client import call_control
 from sagehen.base.config import load_settings
 from sagehen.base.errors import Invalid
 from sagehen.base.home import Home
@@ -38,11 +38,13 @@ def status(
 ) -> None:
     """Show the state of a queue, or of a request in it."""
     with plain_errors():
-        place = _place(home, config)
+        server_home = _home(home, config)
         if inference_id is None:
-            _show_queue(ask(place, _path(endpoint)), as_json)
+            _show_queue(call_control(server_home, _path(endpoint)), as_json)
         else:
-            _show_requests(ask(place, _path(endpoint, "requests", inference_id)), as_json)
+            _show_requests(
+                call_control(server_home, _path(endpoint, "requests", inference_id)), as_json
+            )
 
 
 @async_app.command()
@@ -56,7 +58,7 @@ def cancel(
     """Cancel a request that waits or is being processed."""
     with plain_errors():
         path = _path(endpoint, "requests", inference_id)
-        _show_requests(ask(_place(home, config), path, "DELETE"), as_json)
+        _show_requests(call_control(_home(home, config), path, "DELETE"), as_json)
 
 
 @async_app.command()
@@ -71,10 +73,10 @@ def failures(
     """Show requests that failed, expired or were cancelled, the oldest first."""
     with plain_errors():
         path = f"{_path(endpoint, 'failures')}?after={after}&limit={limit}"
-        page = ask(_place(home, config), path)
+        page = call_control(_home(home, config), path)
         _show_requests({"requests": page["failures"]} | page, as_json)
         if page["next"] is not None and not as_json:
-            _say(f"There are more: --after {page['next']}")
+            _print(f"There are more: --after {page['next']}")
 
 
 @async_app.command()
@@ -91,13 +93,13 @@ def redrive(
     with plain_errors():
         if every == (inference_id is not None):
             raise Invalid("Give either an InferenceId or --all.")
-        place, path = _place(home, config), _path(endpoint, "redrive")
+        server_home, path = _home(home, config), _path(endpoint, "redrive")
         count, after = 0, 0
-        wanted = {} if inference_id is None else {"inference_id": inference_id}
+        selection = {} if inference_id is None else {"inference_id": inference_id}
         while after is not None:
-            answer = ask(place, path, "POST", wanted | {"after": after})
+            answer = call_control(server_home, path, "POST", selection | {"after": after})
             count, after = count + answer["redriven"], answer["next"]
-        _say(f"{count} queued again.")
+        _print(f"{count} queued again.")
 
 
 @async_app.command()
@@ -124,17 +126,17 @@ def drain(
     """Refuse new requests, and process those that wait."""
     _set_mode(endpoint, "drain", home, config)
     with plain_errors():
-        place = _place(home, config)
-        while wait and _open_requests(ask(place, _path(endpoint))):
+        server_home = _home(home, config)
+        while wait and _open_requests(call_control(server_home, _path(endpoint))):
             time.sleep(_DRAIN_POLL_SECONDS)
 
 
 def _set_mode(endpoint: str, verb: str, home: Path | None, config: Path | None) -> None:
     with plain_errors():
-        _show_queue(ask(_place(home, config), _path(endpoint, verb), "POST"), False)
+        _show_queue(call_control(_home(home, config), _path(endpoint, verb), "POST"), False)
 
 
-def _place(home: Path | None, config: Path | None) -> Home:
+def _home(home: Path | None, config: Path | None) -> Home:
     return Home(load_settings(config, home=home).home)
 
 
@@ -148,26 +150,26 @@ def _open_requests(queue: dict[str, Any]) -> int:
 
 def _show_queue(queue: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        _say_json(queue)
+        _print_json(queue)
         return
     oldest = _time(queue["oldest_received_at"])
-    since = f", the oldest since {oldest}" if oldest else ""
-    _say(
+    oldest_text = f", the oldest since {oldest}" if oldest else ""
+    _print(
         f"{queue['endpoint']} is {queue['mode']}: {queue['queued']} queued, "
-        f"{queue['in_process']} in process{since}."
+        f"{queue['in_process']} in process{oldest_text}."
     )
 
 
 def _show_requests(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        _say_json(answer)
+        _print_json(answer)
         return
     for request in answer["requests"]:
-        _say(_line(request))
+        _print(_describe(request))
 
 
-def _line(request: dict[str, Any]) -> str:
-    known = {
+def _describe(request: dict[str, Any]) -> str:
+    fields = {
         "position": request["position"],
         "attempts": request["attempts"] or None,
         "received": _time(request["received_at"]),
@@ -177,9 +179,9 @@ def _line(request: dict[str, Any]) -> str:
         "object": request["location"],
         "reason": request["failure_reason"],
     }
-    asked = " (to be cancelled)" if request["cancel_requested"] and not known["ended"] else ""
-    said = "".join(f"\n  {name}: {value}" for name, value in known.items() if value is not None)
-    return f"{request['inference_id']} {request['state']}{asked}{said}"
+    cancelling = " (to be cancelled)" if request["cancel_requested"] and not fields["ended"] else ""
+    details = "".join(f"\n  {name}: {value}" for name, value in fields.items() if value is not None)
+    return f"{request['inference_id']} {request['state']}{cancelling}{details}"
 
 
 def _time(seconds: float | None) -> str | None:
@@ -188,9 +190,9 @@ def _time(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
-def _say_json(answer: dict[str, Any]) -> None:
-    _say(json.dumps(answer, indent=2, ensure_ascii=False))
+def _print_json(answer: dict[str, Any]) -> None:
+    _print(json.dumps(answer, indent=2, ensure_ascii=False))

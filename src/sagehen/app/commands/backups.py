@@ -17,7 +17,7 @@ __all__ = ["adopt", "backup", "restore"]
 
 
 def backup(
-    target: Annotated[Path, typer.Argument(help="The backup: a folder that is not there yet.")],
+    target: Annotated[Path, typer.Argument(help="The backup: a folder that does not exist yet.")],
     allow_missing: Annotated[
         bool, typer.Option(help="Take it although files of objects are missing in the home.")
     ] = False,
@@ -29,17 +29,19 @@ def backup(
 
     with plain_errors():
         settings = load_settings(config, home=home)
-        made = take_backup(settings, target, allow_missing=allow_missing)
+        manifest = take_backup(settings, target, allow_missing=allow_missing)
         out.print(
             f"{target} is a backup of {settings.home}: the state with small objects in it, and "
-            f"{made.objects} files of larger ones with {made.object_bytes} bytes.",
+            f"{manifest.objects} files of larger ones with {manifest.object_bytes} bytes.",
             markup=False,
         )
-        if made.missing:
-            out.print(f"Missing in the home: {len(made.missing)} files of objects.", markup=False)
-        if made.object_store_url is not None:
+        if manifest.missing:
             out.print(
-                f"The objects in {made.object_store_url} are not in it: back them up there.",
+                f"Missing in the home: {len(manifest.missing)} files of objects.", markup=False
+            )
+        if manifest.object_store_url is not None:
+            out.print(
+                f"The objects in {manifest.object_store_url} are not in it: back them up there.",
                 markup=False,
             )
 
@@ -52,25 +54,25 @@ def restore(
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Bring back a backup into an empty home, or with --replace over another."""
+    """Restore a backup into an empty home, or with --replace over another."""
     from sagehen.app.backup import restore_backup
 
     with plain_errors():
         # The settings in force will be those in the backup.
-        own = source / "home" / "sagehen.toml"
-        chosen = config
-        if own.is_file() and not os.environ.get(f"{PREFIX}CONFIG"):
-            chosen = config or own
-        settings = load_settings(chosen, home=home)
-        made, aside = restore_backup(settings, source, replace=replace)
+        saved_config = source / "home" / "sagehen.toml"
+        config_in_force = config
+        if saved_config.is_file() and not os.environ.get(f"{PREFIX}CONFIG"):
+            config_in_force = config or saved_config
+        settings = load_settings(config_in_force, home=home)
+        manifest, replaced = restore_backup(settings, source, replace=replace)
         out.print(
-            f"{settings.home} is as it was backed up at {made.created_at}: the state with small "
-            f"objects in it, and {made.objects} files of larger ones. Start the server with "
-            f"`sagehen up --home {settings.home}`.",
+            f"{settings.home} was restored from the backup of {manifest.created_at}: the state "
+            f"with the small objects in it, and {manifest.objects} files of larger objects. Start "
+            f"the server: sagehen up --home {settings.home}",
             markup=False,
         )
-        if aside is not None:
-            out.print(f"What was there before is in {aside}.", markup=False)
+        if replaced is not None:
+            out.print(f"The files that were there before are in {replaced}.", markup=False)
 
 
 def adopt(
@@ -78,21 +80,24 @@ def adopt(
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Use a state and objects together, though nothing shows that they belong together."""
+    """Use a state and objects together, even if nothing shows that they are a pair."""
     with plain_errors():
         settings = load_settings(config, home=home)
-        place = prepare_home(settings.home)
+        server_home = prepare_home(settings.home)
         hours = settings.object_trash_seconds / 3600
-        said = (
-            f"The state {state_name(settings)} is to be used with the objects in {place.objects}. "
-            f"Files that it does not know are moved to the trash, and deleted after {hours:g} h."
+        notice = (
+            f"The state {state_name(settings)} will be used with the objects in "
+            f"{server_home.objects}. Files that the state does not name go to the trash, and are "
+            f"deleted after {hours:g} h."
         )
-        out.print(said, markup=False)
+        out.print(notice, markup=False)
         if not yes:
             if not sys.stdin.isatty():
-                raise Invalid("Nobody can be asked here: give --yes.")
-            typer.confirm("Go on?", abort=True)
-        with keeping_private(), locked(place):
+                raise Invalid(
+                    "Standard input is not a terminal, so nobody can confirm. Give --yes."
+                )
+            typer.confirm("Continue?", abort=True)
+        with keeping_private(), locked(server_home):
             unknown, missing = adopt_state(settings)
         out.print(
             f"Done. Files that the state does not know: {unknown}; objects and parts whose file is "

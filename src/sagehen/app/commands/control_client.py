@@ -10,13 +10,13 @@ from sagehen.base.credentials import load_token
 from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
 from sagehen.base.home import Home
 
-__all__ = ["ask"]
+__all__ = ["call_control"]
 
 _TIMEOUT_SECONDS = 5
 _ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict}
 
 
-def ask(
+def call_control(
     home: Home, path: str, method: str = "GET", body: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Returns the JSON answer, with the server's address as `url`; `path` is percent-encoded.
@@ -25,7 +25,9 @@ def ask(
     or Conflict by status.
     """
     if not home.address.exists():
-        raise Unavailable(f"No server runs with the home {home.path}. Start one: sagehen up")
+        raise Unavailable(
+            f"No server runs with the home {home.path}. Start one: sagehen up --home {home.path}"
+        )
     url = home.address.read_text()
     request = urllib.request.Request(f"{url}/_sagehen/{path}", method=method)
     if home.token.exists():  # older servers have none
@@ -36,16 +38,16 @@ def ask(
     # A proxy would try its own 127.0.0.1.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=_TIMEOUT_SECONDS) as answer:
-            return {"url": url, **json.load(answer)}
+        with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+            return {"url": url, **json.load(response)}
     except urllib.error.HTTPError as error:
         with error:
-            raise _refusal(url, error) from error
+            raise _error_of(url, error) from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
         raise Unavailable(f"The server at {url} does not answer: {error}") from error
 
 
-def _refusal(url: str, error: urllib.error.HTTPError) -> SagehenError:
+def _error_of(url: str, error: urllib.error.HTTPError) -> SagehenError:
     kind = _ERRORS.get(error.code)
     try:
         message = str(json.load(error)["message"])

@@ -33,9 +33,10 @@ __all__ = ["ClientVariables", "EnvCommand", "Format", "env", "render"]
 UNREACHABLE_URL = "http://127.0.0.1:9"
 """the discard port, where nothing listens"""
 _NO_KEY = "sagehen-env-failed"
-_FIXED = {"sts": "2011-06-15", "sqs": "2012-11-05"}
+_RULE_SET_VERSIONS = {"sts": "2011-06-15", "sqs": "2012-11-05"}
 """API versions of services whose address some client sets itself, over AWS_ENDPOINT_URL: the
 SageMaker SDK for STS, the AWS CLI 1 for SQS"""
+_AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn")
 _ROLE = "SagehenRole"  # of `sagehen.services.identity.iam`, slow to import
 
 
@@ -67,13 +68,18 @@ class EnvCommand(TyperCommand):
     """Prints variables that point nowhere if its options are wrong."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = list(args)
+        arguments = list(args)
+        is_right = False
         try:
-            return super().parse_args(ctx, args)
-        except Exception as error:
-            if getattr(error, "exit_code", 1) != 0:  # 0 after --help
-                _write(_nowhere(client_choices()), _format_of(given))
+            parsed = super().parse_args(ctx, args)
+            is_right = True
+        except typer.Exit as end:
+            is_right = end.exit_code == 0  # after --help
             raise
+        finally:
+            if not is_right:
+                _write(_nowhere(client_choices()), _format_of(arguments))
+        return parsed
 
 
 def env(
@@ -83,27 +89,30 @@ def env(
     choices = client_choices()
     with plain_errors(), _or_nowhere(choices, format):
         settings = load_settings(config, home=home)
-        place = Home(settings.home)
-        credentials = load_credentials(place.credentials)
-        if place.address.exists():
-            url = place.address.read_text()
-            if place.reachable.exists() and (others := place.reachable.read_text()):
-                _note(f"On other machines: AWS_ENDPOINT_URL={others.splitlines()[0]}")
+        server_home = Home(settings.home)
+        credentials = load_credentials(server_home.credentials)
+        if server_home.address.exists():
+            url = server_home.address.read_text()
+            if server_home.reachable.exists() and (urls := server_home.reachable.read_text()):
+                _note(f"On other machines: AWS_ENDPOINT_URL={urls.splitlines()[0]}")
         else:
             url = client_url(settings.host, settings.port)
-            _note(f"No server runs with the home {place.path} now; start it: sagehen up")
-        files = _write_files(place, url, settings)
+            path = server_home.path
+            _note(f"No server runs with the home {path} now; start it: sagehen up --home {path}")
+        files = _write_files(server_home, url, settings)
         _write(_pointed_at(url, credentials, settings, files, choices), format)
-    _tell_of_configurations(files.configuration, choices)
+    _explain_configurations(files.configuration, choices)
 
 
 @contextmanager
 def _or_nowhere(choices: ClientChoices, format: Format) -> Iterator[None]:
+    has_pointed = False
     try:
         yield
-    except BaseException:
-        _write(_nowhere(choices), format)
-        raise
+        has_pointed = True
+    finally:
+        if not has_pointed:
+            _write(_nowhere(choices), format)
 
 
 def _pointed_at(
@@ -113,14 +122,14 @@ def _pointed_at(
     files: "_ClientFiles",
     choices: ClientChoices,
 ) -> ClientVariables:
-    others = [one for one in choices.data_path if one != str(files.data)]
+    other_folders = [folder for folder in choices.data_path if folder != str(files.data)]
     values = {
         "AWS_ENDPOINT_URL": url,
         "AWS_REGION": settings.region,
         "AWS_DEFAULT_REGION": settings.region,
         "AWS_ACCESS_KEY_ID": credentials.access_key,
         "AWS_SECRET_ACCESS_KEY": credentials.secret_key,
-        "AWS_DATA_PATH": os.pathsep.join([str(files.data), *others]),
+        "AWS_DATA_PATH": os.pathsep.join([str(files.data), *other_folders]),
     }
     if choices.sdk_configuration in (None, str(files.configuration)):
         values["SAGEMAKER_USER_CONFIG_OVERRIDE"] = str(files.configuration)
@@ -147,16 +156,16 @@ def render(variables: ClientVariables, format: Format) -> str:
 
 
 def _as_sh(variables: ClientVariables) -> str:
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.values.items()]
-    lines.append("unset " + " ".join(variables.absent))
-    return "\n".join([*lines, *(["false"] if variables.is_failure else [])]) + "\n"
+    statements = [f"export {name}={shlex.quote(value)}" for name, value in variables.values.items()]
+    statements.append("unset " + " ".join(variables.absent))
+    return "\n".join([*statements, *(["false"] if variables.is_failure else [])]) + "\n"
 
 
 def _as_fish(variables: ClientVariables) -> str:
-    lines = [f"set -gx {name} {_fish_word(value)}" for name, value in variables.values.items()]
-    lines += [f"set -e {name}" for name in variables.absent]
+    statements = [f"set -gx {name} {_fish_word(value)}" for name, value in variables.values.items()]
+    statements += [f"set -e {name}" for name in variables.absent]
     # `set -e` fails for unset variables.
-    return ";\n".join([*lines, "false" if variables.is_failure else "true"]) + "\n"
+    return ";\n".join([*statements, "false" if variables.is_failure else "true"]) + "\n"
 
 
 def _fish_word(value: str) -> str:
@@ -202,13 +211,13 @@ def _write_files(home: Home, url: str, settings: Settings) -> _ClientFiles:
         data=home.clients / "botocore", configuration=home.clients / "sagemaker.yaml"
     )
     try:
-        for service, version in _FIXED.items():
+        for service, version in _RULE_SET_VERSIONS.items():
             path = files.data / service / version / "endpoint-rule-set-1.json"
             _replace(path, json.dumps(_rules(url)))
         _replace(files.configuration, _sdk_configuration(settings))
     except OSError as error:
         raise HomeError(
-            f"What clients need to know cannot be written to {home.clients}: {error.strerror}."
+            f"The files for AWS clients cannot be written to {home.clients}: {error.strerror}."
         ) from error
     return files
 
@@ -222,7 +231,12 @@ def _replace(path: Path, content: str) -> None:
 
 
 def _rules(url: str) -> dict[str, Any]:
-    """Rules that make botocore always use this address."""
+    """Rules that make botocore use `url` in place of its own address and of any address in AWS.
+
+    The SageMaker SDK and the AWS CLI 1 name addresses in AWS explicitly. Any other address that a
+    client is given, such as that of a second server, holds.
+    """
+    given: dict[str, Any] = {"fn": "isSet", "argv": [{"ref": "Endpoint"}]}
     return {
         "version": "1.0",
         "parameters": {
@@ -230,13 +244,23 @@ def _rules(url: str) -> dict[str, Any]:
             "Endpoint": {"builtIn": "SDK::Endpoint", "required": False, "type": "String"},
         },
         "rules": [
-            {
-                "conditions": [],
-                "endpoint": {"url": url, "properties": {}, "headers": {}},
-                "type": "endpoint",
-            }
+            *(_rule([given, *_host_ends_with(domain)], url) for domain in _AWS_DOMAINS),
+            _rule([given], {"ref": "Endpoint"}),
+            _rule([], url),
         ],
     }
+
+
+def _rule(conditions: list[dict[str, Any]], url: str | dict[str, Any]) -> dict[str, Any]:
+    endpoint = {"url": url, "properties": {}, "headers": {}}
+    return {"conditions": conditions, "endpoint": endpoint, "type": "endpoint"}
+
+
+def _host_ends_with(domain: str) -> list[dict[str, Any]]:
+    parts = {"fn": "parseURL", "argv": [{"ref": "Endpoint"}], "assign": "parts"}
+    host = {"fn": "getAttr", "argv": [{"ref": "parts"}, "authority"], "assign": "host"}
+    end = {"fn": "substring", "argv": [{"ref": "host"}, 0, len(domain), True], "assign": "end"}
+    return [parts, host, end, {"fn": "stringEquals", "argv": [{"ref": "end"}, domain]}]
 
 
 def _sdk_configuration(settings: Settings) -> str:
@@ -255,15 +279,15 @@ def _sdk_configuration(settings: Settings) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def _tell_of_configurations(ours: Path, choices: ClientChoices) -> None:
-    if choices.sdk_configuration not in (None, str(ours)):
+def _explain_configurations(own_file: Path, choices: ClientChoices) -> None:
+    if choices.sdk_configuration not in (None, str(own_file)):
         _note(
             f"SAGEMAKER_USER_CONFIG_OVERRIDE stays {choices.sdk_configuration}; "
-            f"Sagehen's own defaults of the SageMaker SDK are in {ours}."
+            f"Sagehen's own defaults of the SageMaker SDK are in {own_file}."
         )
     elif choices.hidden_configuration is not None:
         _note(
-            f"The SageMaker SDK reads {ours} in this shell, and not "
+            f"The SageMaker SDK reads {own_file} in this shell, and not "
             f"{choices.hidden_configuration}. To have it read another one, set "
             "SAGEMAKER_USER_CONFIG_OVERRIDE before."
         )
@@ -271,8 +295,8 @@ def _tell_of_configurations(ours: Path, choices: ClientChoices) -> None:
 
 def _format_of(args: list[str]) -> Format:
     words = [word for arg in args for word in arg.split("=")]
-    asked = [after for word, after in pairwise(words) if word == "--format"]
-    return Format(asked[-1]) if asked and asked[-1] in list(Format) else Format.SH
+    formats = [after for word, after in pairwise(words) if word == "--format"]
+    return Format(formats[-1]) if formats and formats[-1] in list(Format) else Format.SH
 
 
 def _write(variables: ClientVariables, format: Format) -> None:

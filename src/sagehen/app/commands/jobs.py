@@ -47,18 +47,18 @@ def show_all(
     from sagehen.apply.client import connect_home
 
     with plain_errors():
-        found = list(islice(_jobs(connect_home(home, config), status), count))
+        jobs = list(islice(_jobs(connect_home(home, config), status), count))
         if as_json:
-            _say(_as_json(found))
+            _print(_as_json(jobs))
             return
-        if not found:
-            _say("There are no training jobs" + (f" that are {status}." if status else "."))
+        if not jobs:
+            _print("There are no training jobs" + (f" that are {status}." if status else "."))
             return
-        rows = [("Name", "Status", "Stage", "Created (UTC)", "Duration"), *map(_row, found)]
+        rows = [("Name", "Status", "Stage", "Created (UTC)", "Duration"), *map(_row, jobs)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            _say("  ".join(cells).rstrip())
+            _print("  ".join(cells).rstrip())
 
 
 @jobs_app.command()
@@ -75,10 +75,10 @@ def show(
         job = _call(connect_home(home, config), "describe_training_job", TrainingJobName=name)
         job.pop("ResponseMetadata", None)
         if as_json:
-            _say(_as_json(job))
+            _print(_as_json(job))
             return
-        for label, value in _told(job):
-            _say(f"{label}: {value}")
+        for label, value in _fields_of(job):
+            _print(f"{label}: {value}")
 
 
 @jobs_app.command()
@@ -103,30 +103,30 @@ def interrupt(
         query = None if count is None else {"count": str(count)}
         answer = connect_home(home, config).own("POST", "jobs", *path, query=query)
         names = answer["interrupted"]
-        _say(json.dumps(answer) if as_json else "\n".join([f"{len(names)} interrupted.", *names]))
+        _print(json.dumps(answer) if as_json else "\n".join([f"{len(names)} interrupted.", *names]))
 
 
 def _jobs(aws: "Aws", status: Status | None) -> Iterable[dict[str, Any]]:
-    asked: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending"}
+    parameters: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending"}
     if status is not None:
-        asked["StatusEquals"] = status.value
+        parameters["StatusEquals"] = status.value
     while True:
-        page = _call(aws, "list_training_jobs", **asked)
+        page = _call(aws, "list_training_jobs", **parameters)
         yield from page["TrainingJobSummaries"]
         if "NextToken" not in page:
             return
-        asked["NextToken"] = page["NextToken"]
+        parameters["NextToken"] = page["NextToken"]
 
 
 def _call(aws: "Aws", operation: str, **parameters: Any) -> dict[str, Any]:
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from sagehen.apply.client import told
+    from sagehen.apply.client import sagehen_error
 
     try:
         answer: dict[str, Any] = getattr(aws.client("sagemaker"), operation)(**parameters)
     except (ClientError, BotoCoreError) as error:
-        raise told(error) from error
+        raise sagehen_error(error) from error
     return answer
 
 
@@ -140,7 +140,7 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _told(job: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+def _fields_of(job: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     yield "Name", job["TrainingJobName"]
     yield "Status", f"{job['TrainingJobStatus']} ({job['SecondaryStatus']})"
     if reason := job.get("FailureReason"):
@@ -148,7 +148,7 @@ def _told(job: dict[str, Any]) -> Iterable[tuple[str, Any]]:
     for step in job.get("SecondaryStatusTransitions", ()):
         yield (
             _time(step["StartTime"]),
-            " ".join(filter(None, (step["Status"], step.get("StatusMessage")))),
+            ": ".join(filter(None, (step["Status"], step.get("StatusMessage")))),
         )
     for label, member in (("Created", "CreationTime"), ("Ended", "TrainingEndTime")):
         if member in job:
@@ -165,8 +165,8 @@ def _told(job: dict[str, Any]) -> Iterable[tuple[str, Any]]:
 
 def _duration(begun: datetime, ended: datetime | None) -> str:
     seconds = int(((ended or datetime.now(UTC)) - begun).total_seconds())
-    hours, rest = divmod(max(0, seconds), 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}"
+    hours, remainder = divmod(max(0, seconds), 3600)
+    return f"{hours}:{remainder // 60:02}:{remainder % 60:02}"
 
 
 def _time(moment: datetime) -> str:
@@ -175,9 +175,12 @@ def _time(moment: datetime) -> str:
 
 def _as_json(value: object) -> str:
     return json.dumps(
-        value, indent=2, ensure_ascii=False, default=lambda one: one.astimezone(UTC).isoformat()
+        value,
+        indent=2,
+        ensure_ascii=False,
+        default=lambda moment: moment.astimezone(UTC).isoformat(),
     )
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")

@@ -118,8 +118,8 @@ class _Logs:
     sources: dict[Path, _Source] = field(default_factory=dict)
 
     def look(self) -> None:
-        found = self.folder.glob("*.log") if self.is_server else self.folder.rglob("*.log")
-        for path in sorted(found):
+        paths = self.folder.glob("*.log") if self.is_server else self.folder.rglob("*.log")
+        for path in sorted(paths):
             if path not in self.sources:
                 self.sources[path] = _RoleLog(path) if self.is_server else _ContainerLog(path)
 
@@ -137,27 +137,27 @@ class _Logs:
 @dataclass
 class _RoleLog:
     path: Path
-    seen: int = 0
+    read_bytes: int = 0
     """bytes"""
     ms: int = 0
     """of the last line with a time"""
 
     def last(self, selection: Selection) -> Iterable[_Line]:
-        kept = None if selection.needs_everything else selection.lines
-        return deque(self.added(), maxlen=kept)
+        count = None if selection.needs_everything else selection.lines
+        return deque(self.added(), maxlen=count)
 
     def added(self) -> Iterable[_Line]:
         """Yields new whole lines; starts over after a rotation."""
         with suppress(FileNotFoundError):  # rotated
-            found = self.path.stat()
-            start = self.seen if found.st_size >= self.seen else 0
-            self.ms = self.ms or int(found.st_mtime * 1000)
+            status = self.path.stat()
+            start = self.read_bytes if status.st_size >= self.read_bytes else 0
+            self.ms = self.ms or int(status.st_mtime * 1000)
             with self.path.open("rb") as file:
                 file.seek(start)
-                new = file.read(found.st_size - start)
-            whole = new[: new.rfind(b"\n") + 1]
-            self.seen = start + len(whole)
-            for text in whole.decode("utf-8", "replace").splitlines():
+                new = file.read(status.st_size - start)
+            complete = new[: new.rfind(b"\n") + 1]
+            self.read_bytes = start + len(complete)
+            for text in complete.decode("utf-8", "replace").splitlines():
                 if when := _ROLE_TIME.match(text):
                     self.ms = int(datetime.fromisoformat(when[1] + "+00:00").timestamp() * 1000)
                 yield _Line(self.ms, text, self.path)
@@ -182,9 +182,9 @@ class _ContainerLog:
         while True:
             start = max(log.start, log.end - size)
             start = start if start == log.start else start_of_line(log, start)
-            found = self._from(log, start)
-            if len(found) >= selection.lines or start == log.start:
-                return found[-selection.lines :] if selection.lines else []
+            lines = self._from(log, start)
+            if len(lines) >= selection.lines or start == log.start:
+                return lines[-selection.lines :] if selection.lines else []
             size *= 4
 
     def added(self) -> Iterable[_Line]:
@@ -192,28 +192,27 @@ class _ContainerLog:
         return [] if log is None else self._from(log, max(self.position, log.start))
 
     def _from(self, log: StoredLog, position: int) -> list[_Line]:
-        found = list(lines_from(log, position, log.end, time.time()))
-        self.position = found[-1].end if found else position
-        return [_Line(one.ms, one.text.rstrip(), self.path) for one in found if one.text]
+        events = list(lines_from(log, position, log.end, time.time()))
+        self.position = events[-1].end if events else position
+        return [_Line(event.ms, event.text.rstrip(), self.path) for event in events if event.text]
 
 
 def _folder(home: Home, name: str | None, job: bool) -> Path:
     if name is None:
         return home.logs
     # Names must not lead out of the folder.
-    own = Path(name).name
-    own = own if own not in ("", "..") else "_"
-    endpoint = home.logs / "endpoints" / own
-    return home.job_log(own) if job or not endpoint.exists() else endpoint
+    safe_name = Path(name).name
+    safe_name = safe_name if safe_name not in ("", "..") else "_"
+    endpoint = home.logs / "endpoints" / safe_name
+    return home.job_log(safe_name) if job or not endpoint.exists() else endpoint
 
 
 def _missing(home: Home, name: str | None) -> str:
     if name is None:
         return f"There are no logs in {home.path}: no server has run with this home yet."
     return (
-        f"There are no logs of an endpoint or training job {name} in {home.path}. Its name is "
-        "written as it was created; `sagehen status` lists the endpoints, `sagehen jobs list` "
-        "the jobs."
+        f"There are no logs of an endpoint or training job {name} in {home.path}. Names are "
+        "case-sensitive; `sagehen status` lists the endpoints, and `sagehen jobs list` the jobs."
     )
 
 
@@ -221,9 +220,14 @@ def _labels(folder: Path, paths: Iterable[Path]) -> dict[Path, str]:
     """Names containers by what differs; a single one has no label."""
     parts = {path: path.relative_to(folder).with_suffix("").parts for path in paths}
     depths = range(max(map(len, parts.values()), default=0))
-    differing = [at for at in depths if len({one[at : at + 1] for one in parts.values()}) > 1]
+    differing = [
+        at
+        for at in depths
+        if len({names_in_path[at : at + 1] for names_in_path in parts.values()}) > 1
+    ]
     names = {
-        path: "/".join(one[at] for at in differing if at < len(one)) for path, one in parts.items()
+        path: "/".join(names_in_path[at] for at in differing if at < len(names_in_path))
+        for path, names_in_path in parts.items()
     }
     return {path: f"{name} | " if name else "" for path, name in names.items()}
 

@@ -48,8 +48,8 @@ def show_logs(
             since=None if since is None else parse_since(since, time.time()),
             pattern=None if grep is None else _pattern(grep),
         )
-        place = Home(load_settings(config, home=home).home)
-        for line in read_logs(place, name, selection, follow=follow, job=job):
+        server_home = Home(load_settings(config, home=home).home)
+        for line in read_logs(server_home, name, selection, follow=follow, job=job):
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
 
@@ -59,5 +59,5 @@ def _pattern(text: str) -> re.Pattern[str]:
         return re.compile(text)
     except re.error as error:
         raise Invalid(
-            f"--grep takes a regular expression, but {text!r} is none: {error}."
+            f"--grep takes a regular expression, but {text!r} is not one: {error}."
         ) from error

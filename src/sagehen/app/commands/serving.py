@@ -14,6 +14,7 @@ from rich.markup import escape
 from sagehen import __version__
 from sagehen.app.commands.exports import export_lines
 from sagehen.app.server import RunningServer, running_server
+from sagehen.base.concurrency import first_of
 from sagehen.base.extras import missing_library
 from sagehen.base.settings import Settings
 from sagehen.base.terminal import err, out
@@ -33,12 +34,12 @@ def run_demo(settings: Settings, keep: bool) -> bool:
 
 
 async def _serve(settings: Settings) -> None:
-    async def stay() -> None:
+    async def serve() -> None:
         async with running_server(settings, report=_report) as server:
             _announce(server)
             await asyncio.get_running_loop().create_future()
 
-    await _until_told_to_end(stay())
+    await _until_signal(serve())
     out.print("Stopped.")
 
 
@@ -48,21 +49,21 @@ async def _demonstrate(settings: Settings, keep: bool) -> bool:
     except ModuleNotFoundError as error:
         raise missing_library(str(error.name), "demo") from error
 
-    verdict = False
+    passed = False
 
     async def show() -> None:
-        nonlocal verdict
+        nonlocal passed
         async with running_server(settings, report=_report) as server:
             keys = server.credentials
-            verdict = await asyncio.to_thread(
+            passed = await asyncio.to_thread(
                 run, server.url, keys.access_key, keys.secret_key, settings.region, out
             )
             if keep:
                 _announce(server)
                 await asyncio.get_running_loop().create_future()
 
-    await _until_told_to_end(show())
-    return verdict
+    await _until_signal(show())
+    return passed
 
 
 def _report_start(settings: Settings) -> None:
@@ -73,16 +74,14 @@ def _report(step: str) -> None:
     out.print(step, markup=False)
 
 
-async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
+async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
     """Runs `work` until it ends or SIGINT or SIGTERM comes, also during the start."""
     ending = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ending.set)
     working = asyncio.create_task(work)
-    told = asyncio.create_task(ending.wait())
-    await asyncio.wait({working, told}, return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    await first_of(working, ending.wait())
     if not working.done():
         out.print(
             "Stopping: requests that were accepted are finished first. "
@@ -132,6 +131,6 @@ def exposure_warning(reachable: Sequence[str], settings: Settings) -> str:
         f"Other machines reach this server at {', '.join(reachable)}.\n"
         "WARNING: It speaks plain HTTP: whoever can listen in reads requests, answers and objects. "
         "Put a proxy with TLS before it, or keep the port to a network that you trust.\n"
-        "Whoever reaches it needs the keys, or the token of the home, for all but "
+        "Every request must be signed with the keys, or carry the home's token, except "
         f"{', '.join(unsigned)} and the links in notifications."
     )

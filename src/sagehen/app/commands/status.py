@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Column, Table
 from rich.text import Text
 
-from sagehen.app.commands.control_client import ask
+from sagehen.app.commands.control_client import call_control
 from sagehen.base.errors import NotFound
 from sagehen.base.home import Home
 
@@ -29,15 +29,15 @@ _SINCE_START = "Calls and their times are counted since the server started."
 
 def fetch_status(home: Home) -> dict[str, Any]:
     """Fetches `/_sagehen/status`; raises Unavailable if no server answers."""
-    return ask(home, "status")
+    return call_control(home, "status")
 
 
 def select_endpoint(status: dict[str, Any], name: str) -> dict[str, Any]:
     """Reduces the status to one endpoint; raises NotFound."""
-    found = [one for one in status["endpoints"] if one["name"] == name]
-    if not found:
+    endpoints = [endpoint for endpoint in status["endpoints"] if endpoint["name"] == name]
+    if not endpoints:
         raise NotFound(f"There is no endpoint {name}; `sagehen status` lists them all.")
-    return {"url": status["url"], "version": status.get("version"), "endpoints": found}
+    return {"url": status["url"], "version": status.get("version"), "endpoints": endpoints}
 
 
 def render_status(status: dict[str, Any], *, details: bool = False) -> RenderableType:
@@ -46,7 +46,7 @@ def render_status(status: dict[str, Any], *, details: bool = False) -> Renderabl
     below = [Text(line) for line in _lines_below(status, details)]
     damage = [Text(line) for line in _damage(status)]
     if not endpoints:
-        nothing = Text(f"{status['url']} serves; there are no endpoints yet.")
+        nothing = Text(f"{status['url']} is running; there are no endpoints yet.")
         return Group(*damage, nothing, *below)
     return Group(*damage, Text(status["url"]), _table(endpoints), *below)
 
@@ -59,7 +59,7 @@ def plain_status(status: dict[str, Any], *, details: bool = False) -> str:
     endpoints = status["endpoints"]
     below = _lines_below(status, details)
     if not endpoints:
-        nothing = f"{status['url']} serves; there are no endpoints yet."
+        nothing = f"{status['url']} is running; there are no endpoints yet."
         return "\n".join([*_damage(status), nothing, *below])
     rows = [_COLUMNS, *([cell or "-" for cell in row] for row in _rows(endpoints, repeat=True))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -88,7 +88,7 @@ def _table(endpoints: list[dict[str, Any]]) -> Table:
 
 
 def _rows(endpoints: list[dict[str, Any]], *, repeat: bool) -> Iterable[tuple[str, ...]]:
-    """With `repeat`, every row names its endpoint."""
+    """Yields a row per variant; with `repeat`, every row names its endpoint."""
     for endpoint in endpoints:
         is_queued = endpoint.get("queue") is not None
         for number, variant in enumerate(endpoint["variants"] or [{}]):
@@ -149,7 +149,7 @@ def _reasons(endpoints: list[dict[str, Any]]) -> list[str]:
     for endpoint in endpoints:
         if endpoint.get("failure_reason"):
             names[_bare(endpoint["failure_reason"])].append(endpoint["name"])
-    return [f"{', '.join(those)}: {reason}" for reason, those in names.items()]
+    return [f"{', '.join(endpoint_names)}: {reason}" for reason, endpoint_names in names.items()]
 
 
 def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[str]:
@@ -164,8 +164,8 @@ def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[str]:
 
 def _bare(reason: str) -> str:
     """Returns the cause that stands in brackets after SageMaker's sentence."""
-    _, found, cause = reason.partition(" (")
-    is_sagemakers = found and _SENTENCE.match(reason) and reason.endswith(")")
+    _, bracket, cause = reason.partition(" (")
+    is_sagemakers = bracket and _SENTENCE.match(reason) and reason.endswith(")")
     return cause[:-1] if is_sagemakers else reason
 
 

@@ -42,8 +42,8 @@ def apply(
 
     options = Options(stack=stack, yes=yes, timeout_seconds=timeout, home=home, config=config)
     with plain_errors():
-        given = parameter or []
-        status = apply_template(file, given, options, adopt=adopt, dry_run=dry_run)
+        parameters = parameter or []
+        status = apply_template(file, parameters, options, adopt=adopt, dry_run=dry_run)
     raise typer.Exit(status)
 
 

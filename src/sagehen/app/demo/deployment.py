@@ -83,7 +83,7 @@ def forget(clients: Clients) -> None:
 
 def _of_demos(listed: list[dict[str, Any]], name_member: str) -> list[dict[str, Any]]:
     # User resources may have the prefix elsewhere in the name.
-    return [one for one in listed if one[name_member].startswith(NAME_PREFIX)]
+    return [resource for resource in listed if resource[name_member].startswith(NAME_PREFIX)]
 
 
 def _make_bucket(s3: Any) -> None:

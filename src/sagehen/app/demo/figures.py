@@ -13,7 +13,7 @@ from sagehen.app.demo.deployment import INSTANCE_COUNT
 
 __all__ = [
     "PRICE_SOURCE",
-    "CohortLine",
+    "CohortResult",
     "EndpointFigures",
     "cohort_table",
     "fetch_when_counted",
@@ -94,7 +94,7 @@ _MIB = 2**20
 
 
 @dataclass(frozen=True)
-class CohortLine:
+class CohortResult:
     """Results of one cohort's model."""
 
     target: str
@@ -105,7 +105,7 @@ class CohortLine:
     milliseconds: float
 
 
-def cohort_table(lines: Sequence[CohortLine]) -> Table:
+def cohort_table(results: Sequence[CohortResult]) -> Table:
     table = Table(
         title="Predicting how far diabetes goes in a year, for patients held out of the training",
         caption="error: the mean absolute error of the endpoint's answers (diabetes goes 25 to 346 "
@@ -114,27 +114,28 @@ def cohort_table(lines: Sequence[CohortLine]) -> Table:
     table.add_column("target model", no_wrap=True)
     for name in ("train", "held out", "error", "average", "cold ms"):
         table.add_column(name, justify="right", no_wrap=True)
-    for line in (*lines, _together(lines)):
+    for result in (*results, _overall(results)):
         table.add_row(
-            line.target,
-            str(line.trained_on),
-            str(line.held_out),
-            f"{line.mean_error:.1f}",
-            f"{line.baseline_error:.1f}",
-            f"{line.milliseconds:.1f}",
+            result.target,
+            str(result.trained_on),
+            str(result.held_out),
+            f"{result.mean_error:.1f}",
+            f"{result.baseline_error:.1f}",
+            f"{result.milliseconds:.1f}",
         )
     return table
 
 
-def _together(lines: Sequence[CohortLine]) -> CohortLine:
-    held_out = sum(line.held_out for line in lines)
-    return CohortLine(
+def _overall(results: Sequence[CohortResult]) -> CohortResult:
+    held_out = sum(result.held_out for result in results)
+    return CohortResult(
         target="all",
-        trained_on=sum(line.trained_on for line in lines),
+        trained_on=sum(result.trained_on for result in results),
         held_out=held_out,
-        mean_error=sum(line.mean_error * line.held_out for line in lines) / held_out,
-        baseline_error=sum(line.baseline_error * line.held_out for line in lines) / held_out,
-        milliseconds=median(line.milliseconds for line in lines),
+        mean_error=sum(result.mean_error * result.held_out for result in results) / held_out,
+        baseline_error=sum(result.baseline_error * result.held_out for result in results)
+        / held_out,
+        milliseconds=median(result.milliseconds for result in results),
     )
 
 
@@ -142,7 +143,7 @@ def summary_table(
     models: int, figures: EndpointFigures, cold: Sequence[float], warm: Sequence[float]
 ) -> Table:
     """Takes milliseconds, as the client waited."""
-    many, one = monthly_usd(models), monthly_usd(1)
+    separate_usd, shared_usd = monthly_usd(models), monthly_usd(1)
     table = Table(
         "",
         Column(justify="right"),
@@ -158,9 +159,12 @@ def summary_table(
     table.add_row("memory, both instances", f"{figures.memory_bytes / _MIB:.0f} MiB")
     table.add_row("first call of a model, p50", f"{median(cold):.1f} ms")
     table.add_row("later calls, p50 / p90", f"{median(warm):.1f} / {_p90(warm):.1f} ms")
-    table.add_row(f"{models} endpoints on AWS, a month", f"{many:,.2f} USD")
-    table.add_row("1 multi-model endpoint on AWS, a month", f"{one:,.2f} USD")
-    table.add_row("saved on AWS, a month", f"{many - one:,.2f} USD ({1 - one / many:.0%})")
+    table.add_row(f"{models} endpoints on AWS, a month", f"{separate_usd:,.2f} USD")
+    table.add_row("1 multi-model endpoint on AWS, a month", f"{shared_usd:,.2f} USD")
+    table.add_row(
+        "saved on AWS, a month",
+        f"{separate_usd - shared_usd:,.2f} USD ({1 - shared_usd / separate_usd:.0%})",
+    )
     table.add_row("to pay for Sagehen", "nothing")
     return table
 

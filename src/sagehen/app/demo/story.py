@@ -22,7 +22,7 @@ from sagehen.app.demo.data import (
     some_houses,
 )
 from sagehen.app.demo.deployment import Clients, DemoAnswer
-from sagehen.app.demo.figures import CohortLine, cohort_table, fetch_when_counted, summary_table
+from sagehen.app.demo.figures import CohortResult, cohort_table, fetch_when_counted, summary_table
 from sagehen.app.demo.training import Row, TrainedModel, pack, train
 
 __all__ = ["Checks", "run"]
@@ -33,7 +33,7 @@ class Checks:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self.made = 0
+        self.count = 0
         self.faults: list[str] = []
 
     @property
@@ -41,16 +41,16 @@ class Checks:
         return not self.faults
 
     def expect(self, right: bool, fault: str) -> None:
-        self.made += 1
+        self.count += 1
         if not right:
             self.faults.append(fault)
             self._console.print(f"  [red]wrong:[/red] {escape(fault)}")
 
-    def same(self, target: str, got: NDArray[np.float32], wanted: NDArray[np.float32]) -> None:
+    def same(self, target: str, actual: NDArray[np.float32], expected: NDArray[np.float32]) -> None:
         """Expects equal predictions, float for float."""
         self.expect(
-            np.array_equal(got, wanted),
-            f"{target} answered {got.tolist()}, but the model itself says {wanted.tolist()}.",
+            np.array_equal(actual, expected),
+            f"{target} answered {actual.tolist()}, but the model itself says {expected.tolist()}.",
         )
 
 
@@ -84,10 +84,10 @@ def run(endpoint_url: str, access_key: str, secret: str, region: str, console: C
         deployment.forget(clients)
         cohorts = _train_and_upload(demo)
         _deploy(demo)
-        _ask_about_houses(demo)
+        _price_houses(demo)
         _add_a_city(demo)
-        _ask_about_patients(demo, cohorts)
-        _sum_up(demo, endpoint_url, _ask_at_random(demo))
+        _predict_patients(demo, cohorts)
+        _sum_up(demo, endpoint_url, _invoke_at_random(demo))
     except (ClientError, BotoCoreError, OSError, RuntimeError, ValueError) as error:
         console.print(f"[red]The demo stopped at an error:[/red] {escape(str(error))}")
         return False
@@ -142,7 +142,7 @@ def _deploy(demo: _Demo) -> None:
     demo.console.print(f"in service after [bold]{seconds:.2f} s[/bold].\n")
 
 
-def _ask_about_houses(demo: _Demo) -> None:
+def _price_houses(demo: _Demo) -> None:
     for city, number in (
         ("Houston_TX", 0),
         ("Chicago_IL", 0),
@@ -151,13 +151,13 @@ def _ask_about_houses(demo: _Demo) -> None:
     ):
         _price_a_house(demo, city, demo.houses[city][number])
     for city in CITIES[2:]:
-        _ask(demo, demo.models[city], demo.houses[city][:1])
+        _predict(demo, demo.models[city], demo.houses[city][:1])
 
 
 def _price_a_house(demo: _Demo, city: str, house: Row) -> None:
     model = demo.models[city]
     temperature = "warm" if city in demo.cold else "cold"
-    answer = _ask(demo, model, [house])
+    answer = _predict(demo, model, [house])
     demo.console.print(
         f"Using model {model.target} to predict price of this house:\n"
         f"{list(house)}\n"
@@ -176,12 +176,12 @@ def _add_a_city(demo: _Demo) -> None:
     demo.console.print()
 
 
-def _ask_about_patients(demo: _Demo, cohorts: Sequence[Cohort]) -> None:
-    lines = []
+def _predict_patients(demo: _Demo, cohorts: Sequence[Cohort]) -> None:
+    results = []
     for cohort in cohorts:
         model = demo.models[cohort.name]
-        answer = _ask(demo, model, cohort.held_out_rows)
-        line = CohortLine(
+        answer = _predict(demo, model, cohort.held_out_rows)
+        result = CohortResult(
             target=model.target,
             trained_on=len(cohort.labels),
             held_out=len(cohort.held_out_labels),
@@ -190,27 +190,27 @@ def _ask_about_patients(demo: _Demo, cohorts: Sequence[Cohort]) -> None:
             milliseconds=answer.milliseconds,
         )
         demo.checks.expect(
-            line.mean_error < line.baseline_error,
-            f"{model.target} is off by {line.mean_error:.1f} on average, which is no better than "
-            f"the baseline's {line.baseline_error:.1f}.",
+            result.mean_error < result.baseline_error,
+            f"{model.target} is off by {result.mean_error:.1f} on average, which is no better than "
+            f"the baseline's {result.baseline_error:.1f}.",
         )
-        lines.append(line)
-    demo.console.print(cohort_table(lines))
+        results.append(result)
+    demo.console.print(cohort_table(results))
 
 
-def _ask_at_random(demo: _Demo) -> list[float]:
+def _invoke_at_random(demo: _Demo) -> list[float]:
     demo.console.print(f"\nInvoking models in random order, {_WARM_CALLS} times ... ", end="")
     started = time.perf_counter()
     names = sorted(demo.houses)
     milliseconds = [
-        _ask(demo, demo.models[name], demo.houses[name][:1]).milliseconds
+        _predict(demo, demo.models[name], demo.houses[name][:1]).milliseconds
         for name in demo.generator.choice(names, _WARM_CALLS).tolist()
     ]
     demo.console.print(f"{time.perf_counter() - started:.2f} s.\n")
     return milliseconds
 
 
-def _ask(demo: _Demo, model: TrainedModel, rows: Sequence[Row]) -> DemoAnswer:
+def _predict(demo: _Demo, model: TrainedModel, rows: Sequence[Row]) -> DemoAnswer:
     answer = deployment.invoke(demo.clients, model.target, rows)
     demo.invocations += 1
     demo.cold.setdefault(model.name, answer.milliseconds)
@@ -242,16 +242,16 @@ def _conclude(demo: _Demo, seconds: float) -> bool:
     checks = demo.checks
     if checks.sound:
         demo.console.print(
-            f"[green]All {checks.made} checks passed[/green] in {seconds:.1f} s: every answer of "
+            f"[green]All {checks.count} checks passed[/green] in {seconds:.1f} s: every answer of "
             "the endpoint equals, float for float, what the model answers when called directly."
         )
     else:
-        demo.console.print(f"[red]{len(checks.faults)} of {checks.made} checks failed.[/red]")
+        demo.console.print(f"[red]{len(checks.faults)} of {checks.count} checks failed.[/red]")
     return checks.sound
 
 
-def _timed(demo: _Demo, what: str, work: Callable[[], T]) -> T:
-    demo.console.print(f"{what} ... ", end="")
+def _timed(demo: _Demo, title: str, work: Callable[[], T]) -> T:
+    demo.console.print(f"{title} ... ", end="")
     started = time.perf_counter()
     result = work()
     demo.console.print(f"{time.perf_counter() - started:.2f} s.")

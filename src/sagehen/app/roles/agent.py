@@ -8,7 +8,7 @@ from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.app.roles.common import Start, run, serve_on, start_role
 from sagehen.base.clock import SYSTEM
-from sagehen.services.s3.storage.late import LateObjectStore
+from sagehen.services.s3.storage.opening import LateObjectStore
 
 __all__: list[str] = []
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from sagehen.base.handed_settings import take_over
 from sagehen.base.home import Home
+from sagehen.base.pickled_settings import unpickle_settings
 from sagehen.base.processes import die_with_parent
 from sagehen.base.telemetry import configure_logging
 
@@ -48,21 +48,21 @@ def start_role(name: str) -> Start:
     parser.add_argument("--socket", type=int, action="append", default=[])
     parser.add_argument("--number", type=int)
     parser.add_argument("--umask", type=int, default=-1)
-    given = parser.parse_args()
-    die_with_parent(given.parent)
+    arguments = parser.parse_args()
+    die_with_parent(arguments.parent)
     # Keep descriptor 0 open: libuv aborts when it closes another file that got a standard stream's
     # number.
-    with open(0, "rb", closefd=False) as handed:
-        settings = take_over(handed)
-    own_name = name if given.number is None else f"{name}-{given.number}"
+    with open(0, "rb", closefd=False) as stream:
+        settings = unpickle_settings(stream)
+    own_name = name if arguments.number is None else f"{name}-{arguments.number}"
     configure_logging(settings.log_level, own_name)
-    sockets = tuple(socket.socket(fileno=descriptor) for descriptor in given.socket)
+    sockets = tuple(socket.socket(fileno=descriptor) for descriptor in arguments.socket)
     return Start(
         settings=settings,
         home=Home(settings.home),
         sockets=sockets,
-        number=given.number or 0,
-        umask=given.umask,
+        number=arguments.number or 0,
+        umask=arguments.umask,
     )
 
 

@@ -84,9 +84,9 @@ class _Control:
         )
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
-        about = (self._site, self._bodies)
+        bounds = (self._site, self._bodies)
         store = (self._database, self._writes, self.objects)
-        self.inference = Inference(settings, *store, *about)
+        self.inference = Inference(settings, *store, *bounds)
         self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
         self._token = load_token(start.home.token)
@@ -135,26 +135,26 @@ class _Control:
         jobs = JobPaths(Interrupts(self._database, self._agent))
         services = self.inference.routes()
         routes = [*queues.routes, *jobs.routes, *stacks, *services]
-        more = [*routes, certificate_route(self.notices.signer)]
+        other_routes = [*routes, certificate_route(self.notices.signer)]
 
         def measured(endpoints: Container[str]) -> Measured:
-            own = merged(self.inference.measured(), self._jobs.measured())
-            own = merged(own, {"LimitHits": {("control_bodies",): self._bodies.hits}})
-            own = merged(own, self.objects.measured())
-            return merged(self._sampler.measured(endpoints), own)
+            combined = merged(self.inference.measured(), self._jobs.measured())
+            combined = merged(combined, {"LimitHits": {("control_bodies",): self._bodies.hits}})
+            combined = merged(combined, self.objects.measured())
+            return merged(self._sampler.measured(endpoints), combined)
 
         paths = OwnPaths(
             self._observations,
             self._database,
             self._agent,
             measured,
-            more,
+            other_routes,
             self._site,
             self._settings.inference_service,
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
-        about = (self._verifier, self._token, self._site, metrics, self._bodies)
-        return Guard(paths.app, *about)
+        guards = (self._verifier, self._token, self._site, metrics, self._bodies)
+        return Guard(paths.app, *guards)
 
     def _hint_dispatcher(self, _: str) -> None:
         self._dispatcher.hint()

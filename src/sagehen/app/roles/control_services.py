@@ -23,12 +23,15 @@ from sagehen.services.inference_service.own_paths import service_routes
 from sagehen.services.inference_service.services import Services
 from sagehen.services.inference_service.slots import Slots
 from sagehen.services.inference_service.sweeps import Housekeeping, InferenceSweeps
-from sagehen.services.messaging.outbox.deliverer import Deliverer
-from sagehen.services.messaging.outbox.http import HttpPost
-from sagehen.services.messaging.outbox.mail import MailPost
+from sagehen.services.messaging.events.deliveries import resolve_target
+from sagehen.services.messaging.outbox.deliverer import Deliverer, send_with
+from sagehen.services.messaging.outbox.destinations import Resolve
+from sagehen.services.messaging.outbox.http import HttpSender
+from sagehen.services.messaging.outbox.limits import ConcurrencyLimits
+from sagehen.services.messaging.outbox.mail import MailSender
 from sagehen.services.messaging.outbox.outbox import Outbox
-from sagehen.services.messaging.outbox.receivers import Receivers
 from sagehen.services.messaging.outbox.store import DELIVERIES_DUE
+from sagehen.services.messaging.sns.deliveries import SubscriptionResolver
 from sagehen.services.messaging.sns.envelopes import Links, seal
 from sagehen.services.messaging.sns.signing import load_signer
 from sagehen.services.messaging.sqs.arrivals import Arrivals
@@ -63,21 +66,17 @@ class Notices:
         links = Links(public_url(settings), self.signer.certificate_path)
         self.seal = partial(seal, links=links, sign=self.signer.sign)
         self.arrivals = Arrivals(settings.max_long_polls)
-        self._http = HttpPost(self.seal, SYSTEM, settings.delivery_timeout_seconds)
-        mail = MailPost(settings, links, self.seal, SYSTEM)
-        outbox = Outbox(database, writes, SYSTEM, record, random.Random())
+        self._http = HttpSender(settings.delivery_timeout_seconds)
+        resolvers: dict[str, Resolve] = {
+            "events": resolve_target,
+            "sns": SubscriptionResolver(self.seal, links),
+        }
+        outbox = Outbox(database, writes, SYSTEM, record, random.Random(), resolvers)
         self._deliverer = Deliverer(
             outbox,
-            {
-                "email": mail.send,
-                "email-json": mail.send,
-                "event": self._http.send_event,
-                "http": self._http.notify,
-                "https": self._http.notify,
-                "webhook": self._http.call_webhook,
-            },
+            send_with(self._http, MailSender(settings, SYSTEM), SYSTEM),
             HeldLease(database, SYSTEM, "deliveries", holder),
-            Receivers(settings.max_deliveries, settings.max_receiver_deliveries),
+            ConcurrencyLimits(settings.max_deliveries, settings.max_receiver_deliveries),
             SYSTEM,
         )
         self._sweeps = TopicSweeps(writes, outbox, SYSTEM, settings.max_waiting_deliveries)
@@ -105,14 +104,14 @@ class Inference:
     ) -> None:
         self._counts = Counts()
         training = _TrainingJobs(settings)
-        own = settings.inference_service
-        slots = Slots(training.make, SYSTEM, own)
+        own_service = settings.inference_service
+        slots = Slots(training.make, SYSTEM, own_service)
         self.on_end = slots.on_end
         """runs in the transaction in which a job ends"""
         jobs = ServiceJobs(database, writes, slots, training.stop)
         intake = JobIntake(database, writes, objects, settings, slots, SYSTEM)
         self.answers = InferenceServices(
-            database, intake, jobs, self._counts, site, bodies, own
+            database, intake, jobs, self._counts, site, bodies, own_service
         ).answers
         """returns False if the request is for another handler"""
         self._services = Services(database, writes, objects, settings, slots, training.stop, SYSTEM)

@@ -6,7 +6,7 @@ from sagehen.app.roles.common import Start, run, start_role
 from sagehen.base.clock import SYSTEM
 from sagehen.base.credentials import load_credentials
 from sagehen.gateway.assembly import make_gateway
-from sagehen.gateway.routing.inflight import open_board
+from sagehen.gateway.routing.inflight import open_inflight_table
 
 __all__: list[str] = []
 
@@ -14,8 +14,8 @@ __all__: list[str] = []
 async def _main(start: Start) -> None:
     keys = load_credentials(start.home.credentials)
     secrets = {keys.access_key: keys.secret_key}
-    board = open_board(start.home.board, start.number)
-    gateway = make_gateway(start.settings, start.home, secrets, SYSTEM, random.Random(), board)
+    inflight = open_inflight_table(start.home.inflight_table, start.number)
+    gateway = make_gateway(start.settings, start.home, secrets, SYSTEM, random.Random(), inflight)
     (listener,) = start.sockets
     await gateway.serve(listener)
 

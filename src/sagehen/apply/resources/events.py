@@ -48,54 +48,56 @@ class RuleKind(ResourceKind):
         }
 
     def attributes(
-        self, name: str, properties: dict[str, Any], place: Destination
+        self, name: str, properties: dict[str, Any], destination: Destination
     ) -> dict[str, str]:
-        return {"Ref": name, "Arn": place.arn("events", f"rule/{name}")}
+        return {"Ref": name, "Arn": destination.arn("events", f"rule/{name}")}
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         events = aws.client("events")
         try:
-            told = events.describe_rule(Name=name)
+            rule = events.describe_rule(Name=name)
             pages = events.get_paginator("list_targets_by_rule").paginate(Rule=name)
-            targets = {one["Id"]: one for page in pages for one in page["Targets"]}
-            told["Tags"] = events.list_tags_for_resource(ResourceARN=told["Arn"])["Tags"]
+            targets = {target["Id"]: target for page in pages for target in page["Targets"]}
+            rule["Tags"] = events.list_tags_for_resource(ResourceARN=rule["Arn"])["Tags"]
         except ClientError as error:
             if code_of(error) == "ResourceNotFoundException":
                 return None
             raise
-        told["EventPattern"] = json.loads(told["EventPattern"])
-        wanted = [one["Id"] for one in properties.get("Targets", [])]
-        told["Targets"] = [targets[one] for one in wanted if one in targets]
-        return ActualState(name=name, properties=told)
+        rule["EventPattern"] = json.loads(rule["EventPattern"])
+        target_ids = [target["Id"] for target in properties.get("Targets", [])]
+        rule["Targets"] = [targets[target] for target in target_ids if target in targets]
+        return ActualState(name=name, properties=rule)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         self._put(aws, name, properties, Tags=properties.get("Tags", []))
 
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        events, arn = aws.client("events"), live.properties["Arn"]
-        self._put(aws, live.name, after)
-        wanted = {one["Id"] for one in after.get("Targets", [])}
-        self._remove(aws, live.name, {one["Id"] for one in before.get("Targets", [])} - wanted)
-        tags, gone = tag_changes(live, before, after)
-        if gone:
-            events.untag_resource(ResourceARN=arn, TagKeys=gone)
+        events, arn = aws.client("events"), actual.properties["Arn"]
+        self._put(aws, actual.name, after)
+        target_ids = {target["Id"] for target in after.get("Targets", [])}
+        self._remove(
+            aws, actual.name, {target["Id"] for target in before.get("Targets", [])} - target_ids
+        )
+        tags, removed_keys = tag_changes(actual, before, after)
+        if removed_keys:
+            events.untag_resource(ResourceARN=arn, TagKeys=removed_keys)
         if tags:
             events.tag_resource(ResourceARN=arn, Tags=tags)
 
     def delete(self, aws: Aws, name: str) -> str | None:
-        live = self.look(aws, name, {})
-        if live is not None:
+        actual = self.look(aws, name, {})
+        if actual is not None:
             self._remove(aws, name, None)
             aws.client("events").delete_rule(Name=name)
         return None
 
     def _put(self, aws: Aws, name: str, properties: dict[str, Any], **more: Any) -> None:
-        given = {key: properties[key] for key in _OF_RULE if key in properties}
+        members = {key: properties[key] for key in _OF_RULE if key in properties}
         pattern = json.dumps(properties["EventPattern"])
         events = aws.client("events")
-        events.put_rule(Name=name, EventPattern=pattern, **given, **more)
+        events.put_rule(Name=name, EventPattern=pattern, **members, **more)
         if properties.get("Targets"):
             events.put_targets(Rule=name, Targets=properties["Targets"])
 
@@ -103,7 +105,7 @@ class RuleKind(ResourceKind):
         """Removes targets, some of which may be gone already; None means all."""
         events = aws.client("events")
         pages = events.get_paginator("list_targets_by_rule").paginate(Rule=name)
-        there = {one["Id"] for page in pages for one in page["Targets"]}
-        removed = sorted(there if ids is None else there & ids)
+        existing = {target["Id"] for page in pages for target in page["Targets"]}
+        removed = sorted(existing if ids is None else existing & ids)
         if removed:
             events.remove_targets(Rule=name, Ids=removed)

@@ -39,16 +39,16 @@ class InferenceServiceKind(ResourceKind):
             fault = error.errors()[0]
             path = [str(part) for part in fault["loc"]]
             # The keys of `types` are the user's own names.
-            shown = [
-                one if path[at - 1 : at] == ["types"] else _camel(one)
-                for at, one in enumerate(path)
+            steps = [
+                step if path[at - 1 : at] == ["types"] else _camel(step)
+                for at, step in enumerate(path)
             ]
-            why = fault["msg"].removeprefix("Value error, ")
-            raise Invalid(f"{'/'.join(['#', *shown])}: {why}") from None
+            reason = fault["msg"].removeprefix("Value error, ")
+            raise Invalid(f"{'/'.join(['#', *steps])}: {reason}") from None
         return _camel_keys(read.model_dump(mode="json", exclude_unset=True))
 
     def attributes(
-        self, name: str, properties: dict[str, Any], place: Destination
+        self, name: str, properties: dict[str, Any], destination: Destination
     ) -> dict[str, str]:
         path = f"/{name}/inference"
         topic = properties.get("Topic") or f"inference-{name}"
@@ -56,32 +56,32 @@ class InferenceServiceKind(ResourceKind):
             "Ref": name,
             "Stage": name,
             "Path": path,
-            "TopicArn": place.arn("sns", topic),
-            "Url": place.url + path,
+            "TopicArn": destination.arn("sns", topic),
+            "Url": destination.url + path,
         }
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         try:
-            told = aws.own("GET", _AT, name)
+            answer = aws.own("GET", _AT, name)
         except NotFound:
             return None
         # No settings are in force: report no properties, so that the plan puts them again; the
         # answer then explains the fault.
-        settings = told["settings"]
-        found = {} if settings is None else _camel_keys({**settings, **told["given"]})
-        if told["closing"]:
+        settings = answer["settings"]
+        actual = {} if settings is None else _camel_keys({**settings, **answer["given"]})
+        if answer["closing"]:
             # An unfinished deletion never resumes: delete and create again.
             reason = "its deletion was begun and not ended."
-            return ActualState(name=name, properties=found, status="failed", reason=reason)
-        return ActualState(name=name, properties=found)
+            return ActualState(name=name, properties=actual, status="failed", reason=reason)
+        return ActualState(name=name, properties=actual)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         aws.own("PUT", _AT, name, body={**_snake(properties), "stage": name})
 
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        self.create(aws, live.name, after)
+        self.create(aws, actual.name, after)
 
     def delete(self, aws: Aws, name: str) -> str | None:
         with suppress(NotFound):
@@ -99,26 +99,26 @@ def _camel(name: str) -> str:
 
 def _snake(properties: dict[str, Any]) -> dict[str, Any]:
     names = _names(InferenceServiceSettings)
-    found = {names[name]: value for name, value in properties.items()}
-    if isinstance(found.get("types"), dict):
+    settings = {names[name]: value for name, value in properties.items()}
+    if isinstance(settings.get("types"), dict):
         of_type = _names(TypeSettings)
-        found["types"] = {
-            name: {of_type.get(key, key): value for key, value in one.items()}
-            if isinstance(one, dict)
-            else one
-            for name, one in found["types"].items()
+        settings["types"] = {
+            name: {of_type.get(key, key): value for key, value in type_settings.items()}
+            if isinstance(type_settings, dict)
+            else type_settings
+            for name, type_settings in settings["types"].items()
         }
-    return found
+    return settings
 
 
 def _camel_keys(settings: dict[str, Any]) -> dict[str, Any]:
-    found = {_camel(name): value for name, value in settings.items()}
-    if isinstance(found.get("Types"), dict):
-        found["Types"] = {
-            name: {_camel(key): value for key, value in one.items()}
-            for name, one in found["Types"].items()
+    properties = {_camel(name): value for name, value in settings.items()}
+    if isinstance(properties.get("Types"), dict):
+        properties["Types"] = {
+            name: {_camel(key): value for key, value in type_settings.items()}
+            for name, type_settings in properties["Types"].items()
         }
-    return found
+    return properties
 
 
 def _plain(value: Any, path: str) -> Any:

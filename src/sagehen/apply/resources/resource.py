@@ -20,6 +20,7 @@ class ActualState(msgspec.Struct, frozen=True, kw_only=True):
     """A resource as the server has it."""
 
     name: str
+    """empty if only `with_name` can tell it"""
     properties: dict[str, Any]
     """may include defaults"""
     status: Status = READY
@@ -51,20 +52,28 @@ class ResourceKind(ABC):
 
     @abstractmethod
     def attributes(
-        self, name: str, properties: dict[str, Any], place: Destination
+        self, name: str, properties: dict[str, Any], destination: Destination
     ) -> dict[str, str]:
         """Returns `Ref` and the attributes, predicted if the resource does not exist yet."""
 
     @abstractmethod
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
-        """Returns None if absent; `properties` identify an unnamed resource."""
+        """Returns None if absent; `properties` identify an unnamed resource.
+
+        Changes nothing, since a dry run looks, too.
+        """
+
+    def with_name(self, aws: Aws, actual: ActualState) -> ActualState:
+        """Returns the state with the name that `look` could not find; may change the resource."""
+        return actual
 
     @abstractmethod
-    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None: ...
+    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> str | None:
+        """Returns the name if the server chose it."""
 
     @abstractmethod
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
         """Must be idempotent: an interrupted update is repeated."""
 
@@ -72,10 +81,10 @@ class ResourceKind(ABC):
     def delete(self, aws: Aws, name: str) -> str | None:
         """Requests deletion, also if absent; returns a reason if the resource is kept."""
 
-    def read(self, logical_id: str, given: dict[str, Any]) -> dict[str, Any]:
+    def read(self, logical_id: str, properties: dict[str, Any]) -> dict[str, Any]:
         """Converts to the API's form; raises Invalid in CloudFormation's words."""
         try:
-            return self.check(structure(self.members, self.required)(given, "#"))
+            return self.check(structure(self.members, self.required)(properties, "#"))
         except Invalid as error:
             raise Invalid(
                 f"Properties validation failed for resource {logical_id} ({self.type}) with "
@@ -103,15 +112,15 @@ def comparable(properties: dict[str, Any]) -> dict[str, Any]:
     tags = properties.get("Tags")
     if not isinstance(tags, list):
         return properties
-    return {**properties, "Tags": {one["Key"]: one["Value"] for one in tags}}
+    return {**properties, "Tags": {tag["Key"]: tag["Value"] for tag in tags}}
 
 
 def tag_changes(
-    live: ActualState, before: dict[str, Any], after: dict[str, Any]
+    actual: ActualState, before: dict[str, Any], after: dict[str, Any]
 ) -> tuple[list[dict[str, str]], list[str]]:
     """Returns the tags to set and the keys to delete; leaves others' tags alone."""
-    there = {one["Key"]: one for one in live.properties.get("Tags", [])}
-    wanted = {one["Key"]: one for one in after.get("Tags", [])}
-    changed = [tag for key, tag in wanted.items() if there.get(key) != tag]
-    ours = [one["Key"] for one in before.get("Tags", [])]
-    return changed, [key for key in ours if key in there and key not in wanted]
+    existing = {item["Key"]: item for item in actual.properties.get("Tags", [])}
+    desired = {item["Key"]: item for item in after.get("Tags", [])}
+    changed = [tag for key, tag in desired.items() if existing.get(key) != tag]
+    own_keys = [item["Key"] for item in before.get("Tags", [])]
+    return changed, [key for key in own_keys if key in existing and key not in desired]

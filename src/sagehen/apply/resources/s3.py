@@ -22,16 +22,16 @@ class BucketKind(ResourceKind):
     members: Mapping[str, Read] = {"BucketName": TEXT}
 
     def attributes(
-        self, name: str, properties: dict[str, Any], place: Destination
+        self, name: str, properties: dict[str, Any], destination: Destination
     ) -> dict[str, str]:
-        domain = place.url_suffix
+        domain = destination.url_suffix
         return {
             "Ref": name,
-            "Arn": f"arn:{place.partition}:s3:::{name}",
+            "Arn": f"arn:{destination.partition}:s3:::{name}",
             "DomainName": f"{name}.s3.{domain}",
-            "DualStackDomainName": f"{name}.s3.dualstack.{place.region}.{domain}",
-            "RegionalDomainName": f"{name}.s3.{place.region}.{domain}",
-            "WebsiteURL": f"http://{name}.s3-website-{place.region}.{domain}",
+            "DualStackDomainName": f"{name}.s3.dualstack.{destination.region}.{domain}",
+            "RegionalDomainName": f"{name}.s3.{destination.region}.{domain}",
+            "WebsiteURL": f"http://{name}.s3-website-{destination.region}.{domain}",
         }
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
@@ -50,7 +50,7 @@ class BucketKind(ResourceKind):
         aws.client("s3").create_bucket(Bucket=name, **where)
 
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
         pass  # a bucket has only its name
 

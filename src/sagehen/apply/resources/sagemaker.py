@@ -35,36 +35,38 @@ class SageMakerKind(ResourceKind):
         return members_of(shape)
 
     def attributes(
-        self, name: str, properties: dict[str, Any], place: Destination
+        self, name: str, properties: dict[str, Any], destination: Destination
     ) -> dict[str, str]:
-        arn = place.arn("sagemaker", f"{self.of_arn}/{name.lower()}")
+        arn = destination.arn("sagemaker", f"{self.of_arn}/{name.lower()}")
         return {"Ref": arn, f"{self.noun}Name": name, f"{self.noun}Arn": arn}
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         sagemaker = aws.client("sagemaker")
         try:
-            found = getattr(sagemaker, f"describe_{self.method}")(**{f"{self.noun}Name": name})
-            arn = found[f"{self.noun}Arn"]
+            description = getattr(sagemaker, f"describe_{self.method}")(
+                **{f"{self.noun}Name": name}
+            )
+            arn = description[f"{self.noun}Arn"]
             pages = sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
-            found["Tags"] = [tag for page in pages for tag in page["Tags"]]
+            description["Tags"] = [tag for page in pages for tag in page["Tags"]]
         except ClientError as error:
             if _is_absence(error):
                 return None
             raise
-        status, reason = self._status(found)
-        return ActualState(name=name, properties=found, status=status, reason=reason)
+        status, reason = self._status(description)
+        return ActualState(name=name, properties=description, status=status, reason=reason)
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         named = {**properties, f"{self.noun}Name": name}
         getattr(aws.client("sagemaker"), f"create_{self.method}")(**named)
 
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        sagemaker, arn = aws.client("sagemaker"), live.properties[f"{self.noun}Arn"]
-        tags, gone = tag_changes(live, before, after)
-        if gone:
-            sagemaker.delete_tags(ResourceArn=arn, TagKeys=gone)
+        sagemaker, arn = aws.client("sagemaker"), actual.properties[f"{self.noun}Arn"]
+        tags, removed_keys = tag_changes(actual, before, after)
+        if removed_keys:
+            sagemaker.delete_tags(ResourceArn=arn, TagKeys=removed_keys)
         if tags:
             sagemaker.add_tags(ResourceArn=arn, Tags=tags)
 
@@ -76,7 +78,7 @@ class SageMakerKind(ResourceKind):
                 raise
         return None
 
-    def _status(self, told: dict[str, Any]) -> tuple[Status, str]:
+    def _status(self, description: dict[str, Any]) -> tuple[Status, str]:
         return "ready", ""
 
 
@@ -130,24 +132,24 @@ class EndpointKind(SageMakerKind):
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         members = _service().operation_model("CreateEndpoint").input_shape.members
-        given = {key: value for key, value in properties.items() if key in members}
-        super().create(aws, name, given)
+        supported = {key: value for key, value in properties.items() if key in members}
+        super().create(aws, name, supported)
 
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        super().update(aws, live, before, after)
+        super().update(aws, actual, before, after)
         # Ask the endpoint, not the record: a killed run may have updated it already.
-        if live.properties["EndpointConfigName"] != after["EndpointConfigName"]:
+        if actual.properties["EndpointConfigName"] != after["EndpointConfigName"]:
             aws.client("sagemaker").update_endpoint(
-                EndpointName=live.name,
+                EndpointName=actual.name,
                 EndpointConfigName=after["EndpointConfigName"],
                 **{key: after[key] for key in _OF_UPDATE if key in after},
             )
 
-    def _status(self, told: dict[str, Any]) -> tuple[Status, str]:
-        status = _STATUSES.get(told["EndpointStatus"], "busy")
-        return status, told.get("FailureReason", "")
+    def _status(self, description: dict[str, Any]) -> tuple[Status, str]:
+        status = _STATUSES.get(description["EndpointStatus"], "busy")
+        return status, description.get("FailureReason", "")
 
 
 def _is_absence(error: ClientError) -> bool:

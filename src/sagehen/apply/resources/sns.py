@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from botocore.exceptions import ClientError
 
 from sagehen.apply.client import Aws, Destination, code_of
@@ -41,61 +42,66 @@ class TopicKind(ResourceKind):
     _attributes = ("DisplayName", "KmsMasterKeyId", "SignatureVersion", "TracingConfig")
 
     def attributes(
-        self, name: str, properties: dict[str, Any], place: Destination
+        self, name: str, properties: dict[str, Any], destination: Destination
     ) -> dict[str, str]:
-        arn = place.arn("sns", name)
+        arn = destination.arn("sns", name)
         return {"Ref": arn, "TopicArn": arn, "TopicName": name}
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         sns, arn = aws.client("sns"), Destination(aws).arn("sns", name)
         try:
-            told = sns.get_topic_attributes(TopicArn=arn)["Attributes"]
+            attributes = sns.get_topic_attributes(TopicArn=arn)["Attributes"]
             tags = sns.list_tags_for_resource(ResourceArn=arn)["Tags"]
-            listed = {(one["Protocol"], one["Endpoint"]) for one in _subscriptions(aws, arn)}
+            existing = {(item["Protocol"], item["Endpoint"]) for item in _subscriptions(aws, arn)}
         except ClientError as error:
             if code_of(error) in ("NotFound", "ResourceNotFound"):
                 return None
             raise
-        wanted = properties.get("Subscription", [])
-        there = [one for one in wanted if (one["Protocol"], one["Endpoint"]) in listed]
-        return ActualState(name=name, properties={**told, "Tags": tags, "Subscription": there})
+        subscriptions = [
+            desired
+            for desired in properties.get("Subscription", [])
+            if (desired["Protocol"], desired["Endpoint"]) in existing
+        ]
+        return ActualState(
+            name=name, properties={**attributes, "Tags": tags, "Subscription": subscriptions}
+        )
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
-        given = {key: properties[key] for key in self._attributes if properties.get(key)}
+        attributes = {key: properties[key] for key in self._attributes if properties.get(key)}
         tags = properties.get("Tags", [])
-        arn = aws.client("sns").create_topic(Name=name, Attributes=given, Tags=tags)["TopicArn"]
-        self._subscribe(aws, arn, properties.get("Subscription", []))
+        answer = aws.client("sns").create_topic(Name=name, Attributes=attributes, Tags=tags)
+        self._subscribe(aws, answer["TopicArn"], properties.get("Subscription", []))
 
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        sns, arn = aws.client("sns"), Destination(aws).arn("sns", live.name)
+        sns, arn = aws.client("sns"), Destination(aws).arn("sns", actual.name)
         for key in self._attributes:
-            ours, wanted = key in after or key in before, after.get(key, "")
-            if ours and live.properties.get(key, "") != wanted:
-                sns.set_topic_attributes(TopicArn=arn, AttributeName=key, AttributeValue=wanted)
-        tags, gone = tag_changes(live, before, after)
-        if gone:
-            sns.untag_resource(ResourceArn=arn, TagKeys=gone)
+            is_ours, value = key in after or key in before, after.get(key, "")
+            if is_ours and actual.properties.get(key, "") != value:
+                sns.set_topic_attributes(TopicArn=arn, AttributeName=key, AttributeValue=value)
+        tags, removed_keys = tag_changes(actual, before, after)
+        if removed_keys:
+            sns.untag_resource(ResourceArn=arn, TagKeys=removed_keys)
         if tags:
             sns.tag_resource(ResourceArn=arn, Tags=tags)
-        wanted = after.get("Subscription", [])
-        self._subscribe(aws, arn, wanted)
-        dropped = [one for one in before.get("Subscription", []) if one not in wanted]
-        for one in _subscriptions(aws, arn):
-            if {"Endpoint": one["Endpoint"], "Protocol": one["Protocol"]} in dropped:
-                _unsubscribe(aws, one)
+        desired = after.get("Subscription", [])
+        self._subscribe(aws, arn, desired)
+        dropped = [item for item in before.get("Subscription", []) if item not in desired]
+        for listed in _subscriptions(aws, arn):
+            if {"Endpoint": listed["Endpoint"], "Protocol": listed["Protocol"]} in dropped:
+                _unsubscribe(aws, listed)
 
     def delete(self, aws: Aws, name: str) -> str | None:
         aws.client("sns").delete_topic(TopicArn=Destination(aws).arn("sns", name))
         return None
 
-    def _subscribe(self, aws: Aws, arn: str, wanted: list[dict[str, str]]) -> None:
-        there = {(one["Protocol"], one["Endpoint"]) for one in _subscriptions(aws, arn)}
-        for one in wanted:
+    def _subscribe(self, aws: Aws, arn: str, desired: list[dict[str, str]]) -> None:
+        existing = {(item["Protocol"], item["Endpoint"]) for item in _subscriptions(aws, arn)}
+        for item in desired:
             # Subscribing again would resend a pending confirmation.
-            if (one["Protocol"], one["Endpoint"]) not in there:
-                aws.client("sns").subscribe(TopicArn=arn, **one)
+            if (item["Protocol"], item["Endpoint"]) not in existing:
+                aws.client("sns").subscribe(TopicArn=arn, **item)
 
 
 class SubscriptionKind(ResourceKind):
@@ -119,40 +125,43 @@ class SubscriptionKind(ResourceKind):
     _of_json = ("DeliveryPolicy", "FilterPolicy", "RedrivePolicy")
 
     def attributes(
-        self, name: str, properties: dict[str, Any], place: Destination
+        self, name: str, properties: dict[str, Any], destination: Destination
     ) -> dict[str, str]:
         return {"Ref": name, "Arn": name}
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
-        arn = name or self._find(aws, properties)
-        if not arn:
+        if name:
+            return self._read_attributes(aws, name)
+        listed = self._find(aws, properties)
+        if listed is None:
             return None
-        try:
-            told = aws.client("sns").get_subscription_attributes(SubscriptionArn=arn)
-        except ClientError as error:
-            if code_of(error) == "NotFound":
-                return None
-            raise
-        found = dict(told["Attributes"])
-        for key in self._of_json:
-            if key in found:
-                found[key] = json.loads(found[key])
-        found["RawMessageDelivery"] = found.get("RawMessageDelivery") == "true"
-        return ActualState(name=arn, properties=found)
+        if not _is_confirmed(listed):
+            # SNS does not tell its ARN nor its attributes: take them for those of the template.
+            return ActualState(name="", properties=properties)
+        return self._read_attributes(aws, listed["SubscriptionArn"])
 
-    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
+    def with_name(self, aws: Aws, actual: ActualState) -> ActualState:
+        """Asks an unconfirmed subscription to confirm once more: only then SNS tells its ARN."""
+        if actual.name:
+            return actual
+        arn = _subscribe_again(aws, actual.properties)
+        return self._read_attributes(aws, arn) or msgspec.structs.replace(actual, name=arn)
+
+    def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> str:
         fixed = {key: properties[key] for key in self.required}
-        given = {key: _text(properties[key]) for key in self._attributes if key in properties}
-        aws.client("sns").subscribe(**fixed, Attributes=given, ReturnSubscriptionArn=True)
+        attributes = {key: _text(properties[key]) for key in self._attributes if key in properties}
+        subscribe = aws.client("sns").subscribe
+        answer = subscribe(**fixed, Attributes=attributes, ReturnSubscriptionArn=True)
+        return str(answer["SubscriptionArn"])
 
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
         for key in self._attributes:
-            ours = key in after or key in before
-            if ours and live.properties.get(key) != after.get(key):
+            is_ours = key in after or key in before
+            if is_ours and actual.properties.get(key) != after.get(key):
                 aws.client("sns").set_subscription_attributes(
-                    SubscriptionArn=live.name,
+                    SubscriptionArn=actual.name,
                     AttributeName=key,
                     AttributeValue=_text(after.get(key, "")),
                 )
@@ -162,16 +171,30 @@ class SubscriptionKind(ResourceKind):
             aws.client("sns").unsubscribe(SubscriptionArn=name)
         return None
 
-    def _find(self, aws: Aws, properties: dict[str, Any]) -> str:
-        wanted = (properties["Protocol"], properties["Endpoint"])
+    def _read_attributes(self, aws: Aws, arn: str) -> ActualState | None:
         try:
-            for one in _subscriptions(aws, properties["TopicArn"]):
-                if (one["Protocol"], one["Endpoint"]) == wanted:
-                    return _arn(aws, one)
+            answer = aws.client("sns").get_subscription_attributes(SubscriptionArn=arn)
+        except ClientError as error:
+            if code_of(error) == "NotFound":
+                return None
+            raise
+        properties = dict(answer["Attributes"])
+        for key in self._of_json:
+            if key in properties:
+                properties[key] = json.loads(properties[key])
+        properties["RawMessageDelivery"] = properties.get("RawMessageDelivery") == "true"
+        return ActualState(name=arn, properties=properties)
+
+    def _find(self, aws: Aws, properties: dict[str, Any]) -> dict[str, str] | None:
+        key = (properties["Protocol"], properties["Endpoint"])
+        try:
+            for listed in _subscriptions(aws, properties["TopicArn"]):
+                if (listed["Protocol"], listed["Endpoint"]) == key:
+                    return listed
         except ClientError as error:
             if code_of(error) != "NotFound":
                 raise
-        return ""
+        return None
 
 
 def _subscriptions(aws: Aws, topic_arn: str) -> Iterator[dict[str, str]]:
@@ -180,17 +203,21 @@ def _subscriptions(aws: Aws, topic_arn: str) -> Iterator[dict[str, str]]:
         yield from page["Subscriptions"]
 
 
-def _arn(aws: Aws, listed: dict[str, str]) -> str:
-    """Unconfirmed subscriptions are listed without ARN; subscribing again returns it."""
-    if listed["SubscriptionArn"].startswith("arn:"):
-        return listed["SubscriptionArn"]
-    again = {key: listed[key] for key in ("TopicArn", "Protocol", "Endpoint")}
-    told = aws.client("sns").subscribe(**again, ReturnSubscriptionArn=True)
-    return str(told["SubscriptionArn"])
+def _is_confirmed(listed: dict[str, str]) -> bool:
+    return listed["SubscriptionArn"].startswith("arn:")
+
+
+def _subscribe_again(aws: Aws, properties: Mapping[str, Any]) -> str:
+    """Returns the ARN of an existing subscription, which is asked to confirm again."""
+    fixed = {key: properties[key] for key in ("TopicArn", "Protocol", "Endpoint")}
+    answer = aws.client("sns").subscribe(**fixed, ReturnSubscriptionArn=True)
+    return str(answer["SubscriptionArn"])
 
 
 def _unsubscribe(aws: Aws, listed: dict[str, str]) -> None:
-    aws.client("sns").unsubscribe(SubscriptionArn=_arn(aws, listed))
+    is_confirmed = _is_confirmed(listed)
+    arn = listed["SubscriptionArn"] if is_confirmed else _subscribe_again(aws, listed)
+    aws.client("sns").unsubscribe(SubscriptionArn=arn)
 
 
 def _text(value: Any) -> str:

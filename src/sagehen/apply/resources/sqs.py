@@ -37,45 +37,49 @@ class QueueKind(ResourceKind):
     _attributes = tuple(sorted(members.keys() - {"QueueName", "Tags"}))
 
     def attributes(
-        self, name: str, properties: dict[str, Any], place: Destination
+        self, name: str, properties: dict[str, Any], destination: Destination
     ) -> dict[str, str]:
-        url = f"{place.url}/{place.account_id}/{name}"
-        return {"Ref": url, "QueueUrl": url, "Arn": place.arn("sqs", name), "QueueName": name}
+        url = f"{destination.url}/{destination.account_id}/{name}"
+        return {"Ref": url, "QueueUrl": url, "Arn": destination.arn("sqs", name), "QueueName": name}
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         sqs = aws.client("sqs")
         try:
             url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
-            told = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+            attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])[
+                "Attributes"
+            ]
             tags = sqs.list_queue_tags(QueueUrl=url).get("Tags", {})
         except ClientError as error:
             if code_of(error) in _GONE:
                 return None
             raise
-        found: dict[str, Any] = {
-            key: _value(self.members[key], told[key]) for key in told if key in self._attributes
+        actual: dict[str, Any] = {
+            key: _value(self.members[key], attributes[key])
+            for key in attributes
+            if key in self._attributes
         }
-        found["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
-        return ActualState(name=name, properties=found, attributes={"Ref": url, "QueueUrl": url})
+        actual["Tags"] = [{"Key": key, "Value": value} for key, value in tags.items()]
+        return ActualState(name=name, properties=actual, attributes={"Ref": url, "QueueUrl": url})
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
-        given = {key: _text(properties[key]) for key in self._attributes if key in properties}
-        tags = {one["Key"]: one["Value"] for one in properties.get("Tags", [])}
-        aws.client("sqs").create_queue(QueueName=name, Attributes=given, tags=tags)
+        attributes = {key: _text(properties[key]) for key in self._attributes if key in properties}
+        tags = {tag["Key"]: tag["Value"] for tag in properties.get("Tags", [])}
+        aws.client("sqs").create_queue(QueueName=name, Attributes=attributes, tags=tags)
 
     def update(
-        self, aws: Aws, live: ActualState, before: dict[str, Any], after: dict[str, Any]
+        self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        sqs, url = aws.client("sqs"), live.attributes["QueueUrl"]
-        wanted = {key: _text(after[key]) for key in self._attributes if key in after}
+        sqs, url = aws.client("sqs"), actual.attributes["QueueUrl"]
+        attributes = {key: _text(after[key]) for key in self._attributes if key in after}
         taken_back = {key: "" for key in self._attributes if key in before and key not in after}
-        if wanted or taken_back:
-            sqs.set_queue_attributes(QueueUrl=url, Attributes=wanted | taken_back)
-        tags, gone = tag_changes(live, before, after)
-        if gone:
-            sqs.untag_queue(QueueUrl=url, TagKeys=gone)
+        if attributes or taken_back:
+            sqs.set_queue_attributes(QueueUrl=url, Attributes=attributes | taken_back)
+        tags, removed_keys = tag_changes(actual, before, after)
+        if removed_keys:
+            sqs.untag_queue(QueueUrl=url, TagKeys=removed_keys)
         if tags:
-            sqs.tag_queue(QueueUrl=url, Tags={one["Key"]: one["Value"] for one in tags})
+            sqs.tag_queue(QueueUrl=url, Tags={tag["Key"]: tag["Value"] for tag in tags})
 
     def delete(self, aws: Aws, name: str) -> str | None:
         sqs = aws.client("sqs")

@@ -28,10 +28,10 @@ _DIGITS = 8
 
 def generated_name(stack: str, logical_id: str, digits: str, longest: int) -> str:
     """Returns `<stack>-<logical id>-<digits>`, cut to fit."""
-    room = longest - len(digits) - 2
-    if len(stack) + len(logical_id) > room:
-        stack = stack[: max(room // 2, room - len(logical_id))].rstrip("-")
-        logical_id = logical_id[: room - len(stack)]
+    available = longest - len(digits) - 2
+    if len(stack) + len(logical_id) > available:
+        stack = stack[: max(available // 2, available - len(logical_id))].rstrip("-")
+        logical_id = logical_id[: available - len(stack)]
     return f"{stack}-{logical_id}-{digits}"
 
 
@@ -80,21 +80,21 @@ class Resolver:
     def __init__(
         self,
         template: Template,
-        given: Mapping[str, str],
+        assignments: Mapping[str, str],
         stack: str,
-        place: Destination,
+        destination: Destination,
         content: StackContent,
     ) -> None:
         """Raises Invalid for wrong parameters, conditions or references."""
         self._template = template
         self._stack = stack
-        self._place = place
+        self._place = destination
         self._kept = content.resources
         self._attributes: dict[str, dict[str, str]] = {}
         check_references(template)
-        parameters = parameter_values(template.parameters, given)
+        parameters = parameter_values(template.parameters, assignments)
         self._secrets = _secrets(template, parameters)
-        pseudo = _pseudo(stack, place)
+        pseudo = _pseudo(stack, destination)
         scope = FunctionScope({**parameters, **pseudo}, template.mappings, {}, _no_resource)
         self._conditions = evaluate_conditions(template.conditions, scope)
         self._scope = FunctionScope(
@@ -111,13 +111,13 @@ class Resolver:
         source = self._template.resources[logical_id]
         path = f"/Resources/{logical_id}/Properties"
         kind = KINDS[source.type]
-        given = evaluate(source.properties, self._scope, path)
-        properties = kind.read(logical_id, _shorn(given))
+        evaluated = evaluate(source.properties, self._scope, path)
+        properties = kind.read(logical_id, _shorn(evaluated))
         name = self._name(kind, source, properties)
         attributes = kind.attributes(name or UNKNOWN, properties, self._place)
-        kept = self._kept.get(logical_id)
-        if kept is not None and kept.type == source.type and kept.name == name:
-            attributes |= kept.attributes
+        record = self._kept.get(logical_id)
+        if record is not None and record.type == source.type and record.name == name:
+            attributes |= record.attributes
         self._attributes[logical_id] = attributes
         return Desired(
             logical_id=logical_id,
@@ -133,7 +133,10 @@ class Resolver:
                 dict.fromkeys(
                     # Reading may move a value; only `given` keeps the type that marks values made
                     # of secrets.
-                    (*_places_of(self._secrets, given), *_places_of(self._secrets, properties))
+                    (
+                        *_places_of(self._secrets, evaluated),
+                        *_places_of(self._secrets, properties),
+                    )
                 )
             ),
         )
@@ -152,13 +155,13 @@ class Resolver:
     def hidden_outputs(self) -> set[str]:
         return {name for name, value in self._outputs() if _is_hidden(self._secrets, value)}
 
-    def kept_outputs(self, kept: Mapping[str, str]) -> dict[str, str]:
-        return masked_outputs(self.outputs(), self.hidden_outputs(), kept)
+    def kept_outputs(self, recorded: Mapping[str, str]) -> dict[str, str]:
+        return masked_outputs(self.outputs(), self.hidden_outputs(), recorded)
 
     def _outputs(self) -> Iterator[tuple[str, str]]:
-        for name, one in self._template.outputs.items():
-            if one.condition is None or self._conditions[one.condition]:
-                value = text_of(evaluate(one.value, self._scope, f"/Outputs/{name}/Value"))
+        for name, output in self._template.outputs.items():
+            if output.condition is None or self._conditions[output.condition]:
+                value = text_of(evaluate(output.value, self._scope, f"/Outputs/{name}/Value"))
                 if value is None:
                     raise Invalid(
                         f"Template format error: Every Outputs member must be a string ({name})."
@@ -166,7 +169,7 @@ class Resolver:
                 yield name, value
 
     def descriptions(self) -> dict[str, str]:
-        return {name: one.description for name, one in self._template.outputs.items()}
+        return {name: output.description for name, output in self._template.outputs.items()}
 
     def _name(self, kind: ResourceKind, source: ResourceSource, properties: dict[str, Any]) -> str:
         if kind.name_property is None:
@@ -181,51 +184,51 @@ class Resolver:
         return name.lower() if kind.lower_names else name
 
     def _attribute(self, logical_id: str, attribute: str | None) -> str:
-        found = self._attributes.get(logical_id)
-        if found is None:
+        attributes = self._attributes.get(logical_id)
+        if attributes is None:
             raise Invalid(
                 f"Template format error: Unresolved resource dependencies [{logical_id}] in the "
                 "Outputs block of the template"
             )
         if attribute is None:
-            return found["Ref"]
-        if attribute == "Ref" or attribute not in found:
-            known = ", ".join(sorted(found.keys() - {"Ref"}))
+            return attributes["Ref"]
+        if attribute == "Ref" or attribute not in attributes:
+            known = ", ".join(sorted(attributes.keys() - {"Ref"}))
             raise Invalid(
                 f"Template error: resource {logical_id} does not support attribute type "
                 f"{attribute} in Fn::GetAtt. It has {known}."
             )
-        return found[attribute]
+        return attributes[attribute]
 
 
 def _name_if_same(
-    kind: ResourceKind, kept: StackResource | None, properties: dict[str, Any]
+    kind: ResourceKind, record: StackResource | None, properties: dict[str, Any]
 ) -> str:
-    if kept is None or kept.type != kind.type:
+    if record is None or record.type != kind.type:
         return ""
-    same = is_equal(kind.identity(kept.properties), kind.identity(properties))
-    return kept.name if same else ""
+    is_same = is_equal(kind.identity(record.properties), kind.identity(properties))
+    return record.name if is_same else ""
 
 
-def _pseudo(stack: str, place: Destination) -> dict[str, Value]:
+def _pseudo(stack: str, destination: Destination) -> dict[str, Value]:
     return {
-        "AWS::AccountId": place.account_id,
-        "AWS::Partition": place.partition,
-        "AWS::Region": place.region,
-        "AWS::StackId": place.arn("cloudformation", f"stack/{stack}/sagehen"),
+        "AWS::AccountId": destination.account_id,
+        "AWS::Partition": destination.partition,
+        "AWS::Region": destination.region,
+        "AWS::StackId": destination.arn("cloudformation", f"stack/{stack}/sagehen"),
         "AWS::StackName": stack,
-        "AWS::URLSuffix": place.url_suffix,
+        "AWS::URLSuffix": destination.url_suffix,
     }
 
 
 def _secrets(template: Template, parameters: Mapping[str, Value]) -> list[str]:
     """Lists the values of NoEcho parameters, longest first."""
-    found: list[str] = []
-    for name, one in template.parameters.items():
-        if one.is_secret:
+    secrets: list[str] = []
+    for name, parameter in template.parameters.items():
+        if parameter.is_secret:
             value = parameters[name]
-            found += [value] if isinstance(value, str) else value
-    return sorted((one for one in found if one), key=len, reverse=True)
+            secrets += [value] if isinstance(value, str) else value
+    return sorted((parameter for parameter in secrets if parameter), key=len, reverse=True)
 
 
 def _places_of(secrets: Sequence[str], properties: dict[str, Any]) -> Iterator[str]:
@@ -235,11 +238,11 @@ def _places_of(secrets: Sequence[str], properties: dict[str, Any]) -> Iterator[s
 
 def _leaves(secrets: Sequence[str], value: Any, path: str) -> Iterator[str]:
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from _leaves(secrets, one, f"{path}.{name}")
+        for name, item in value.items():
+            yield from _leaves(secrets, item, f"{path}.{name}")
     elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _leaves(secrets, one, f"{path}[{number}]")
+        for number, item in enumerate(value):
+            yield from _leaves(secrets, item, f"{path}[{number}]")
     elif _is_hidden(secrets, value):
         yield path
 
@@ -252,9 +255,9 @@ def _is_hidden(secrets: Sequence[str], value: Any) -> bool:
 def _shorn(value: Any) -> Any:
     """Turns Secret into str for records and requests."""
     if isinstance(value, dict):
-        return {name: _shorn(one) for name, one in value.items()}
+        return {name: _shorn(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_shorn(one) for one in value]
+        return [_shorn(item) for item in value]
     return str(value) if isinstance(value, Secret) else value
 
 

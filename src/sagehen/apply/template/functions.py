@@ -21,7 +21,7 @@ PSEUDO = (
     "AWS::StackName",
     "AWS::URLSuffix",
 )
-LONGEST_TEXT = 1_048_576
+MAX_TEXT_LENGTH = 1_048_576
 """a template's limit; nested functions could make text of any length"""
 _IN_SUB = re.compile(r"\$\{(!?)([^}]*)\}")
 
@@ -69,39 +69,41 @@ def evaluate(value: Any, scope: FunctionScope, path: str) -> Any:
             raise Invalid(
                 f"Template format error: a function must be the only key of its mapping ({path})."
             )
-        members = {name: evaluate(one, scope, f"{path}/{name}") for name, one in value.items()}
-        return {name: one for name, one in members.items() if one is not NO_VALUE}
+        members = {name: evaluate(item, scope, f"{path}/{name}") for name, item in value.items()}
+        return {name: item for name, item in members.items() if item is not NO_VALUE}
     if isinstance(value, list):
-        items = [evaluate(one, scope, f"{path}/{number}") for number, one in enumerate(value)]
-        return [one for one in items if one is not NO_VALUE]
+        items = [evaluate(item, scope, f"{path}/{number}") for number, item in enumerate(value)]
+        return [item for item in items if item is not NO_VALUE]
     return value
 
 
 def evaluate_conditions(declared: Mapping[str, Any], scope: FunctionScope) -> dict[str, bool]:
     """Evaluates conditions; raises Invalid if one uses other functions or refers to itself."""
-    found: dict[str, bool] = {}
+    results: dict[str, bool] = {}
     for name in declared:
-        _settle(name, declared, scope, found, ())
-    return found
+        _settle(name, declared, scope, results, ())
+    return results
 
 
 def _settle(
     name: str,
     declared: Mapping[str, Any],
     scope: FunctionScope,
-    found: dict[str, bool],
+    results: dict[str, bool],
     within: tuple[str, ...],
 ) -> bool:
-    if name in found:
-        return found[name]
+    if name in results:
+        return results[name]
     if name not in declared:
         raise Invalid(f"Template validation error: the condition {name} is not defined.")
     if name in within:
         raise Invalid(f"Circular dependency between conditions: [{', '.join(within)}]")
     path = f"/Conditions/{name}"
-    settle = partial(_settle, declared=declared, scope=scope, found=found, within=(*within, name))
-    found[name] = _holds(declared[name], scope, path, settle)
-    return found[name]
+    settle = partial(
+        _settle, declared=declared, scope=scope, results=results, within=(*within, name)
+    )
+    results[name] = _holds(declared[name], scope, path, settle)
+    return results[name]
 
 
 def _holds(value: Any, scope: FunctionScope, path: str, settle: Callable[[str], bool]) -> bool:
@@ -110,17 +112,17 @@ def _holds(value: Any, scope: FunctionScope, path: str, settle: Callable[[str], 
         if name == "Condition" and isinstance(argument, str):
             return settle(argument)
         if name in ("Fn::And", "Fn::Or", "Fn::Not"):
-            least, most = (1, 1) if name == "Fn::Not" else (2, 10)
-            if not isinstance(argument, list) or not least <= len(argument) <= most:
+            minimum, maximum = (1, 1) if name == "Fn::Not" else (2, 10)
+            if not isinstance(argument, list) or not minimum <= len(argument) <= maximum:
                 raise Invalid(
                     f"Template validation error: every {name} object requires a list of "
-                    f"{least} to {most} conditions ({path})."
+                    f"{minimum} to {maximum} conditions ({path})."
                 )
-            held = [_holds(one, scope, path, settle) for one in argument]
+            held = [_holds(operand, scope, path, settle) for operand in argument]
             return {"Fn::And": all(held), "Fn::Or": any(held), "Fn::Not": not held[0]}[name]
         if name == "Fn::Equals":
             left, right = _arguments(name, argument, 2, path)
-            sides = [_plain(evaluate(one, scope, path)) for one in (left, right)]
+            sides = [_plain(evaluate(operand, scope, path)) for operand in (left, right)]
             return bool(sides[0] == sides[1])
     raise Invalid(
         f"Template format error: Conditions can only be boolean operations on parameters and "
@@ -175,26 +177,26 @@ def _sub(argument: Any, scope: FunctionScope, path: str) -> str:
 
     @cache
     def value_of(name: str) -> str:
-        what = {"Fn::GetAtt": name} if "." in name else {"Ref": name}
-        return _text("Fn::Sub", values.get(name, what), scope, path)
+        reference = {"Fn::GetAtt": name} if "." in name else {"Ref": name}
+        return _text("Fn::Sub", values.get(name, reference), scope, path)
 
-    parts, place, length = [], 0, 0
-    for found in _IN_SUB.finditer(template):
-        value = "${" + found[2] + "}" if found[1] else value_of(found[2].strip())
-        parts += [template[place : found.start()], value]
-        place, length = found.end(), length + len(value)
+    parts, position, length = [], 0, 0
+    for match in _IN_SUB.finditer(template):
+        value = "${" + match[2] + "}" if match[1] else value_of(match[2].strip())
+        parts += [template[position : match.start()], value]
+        position, length = match.end(), length + len(value)
         _check_length("Fn::Sub", length, path)
-    return _made_of(parts, "".join([*parts, template[place:]]))
+    return _made_of(parts, "".join([*parts, template[position:]]))
 
 
 def _made_of(parts: Iterable[str], text: str) -> str:
-    return Secret(text) if any(isinstance(one, Secret) for one in parts) else text
+    return Secret(text) if any(isinstance(part, Secret) for part in parts) else text
 
 
 def _check_length(name: str, length: int, path: str) -> None:
-    if length > LONGEST_TEXT:
+    if length > MAX_TEXT_LENGTH:
         raise Invalid(
-            f"Template error: what {name} makes is over {LONGEST_TEXT} characters ({path})."
+            f"Template error: the result of {name} is over {MAX_TEXT_LENGTH} characters ({path})."
         )
 
 
@@ -204,10 +206,10 @@ def _is_pair(argument: Any) -> bool:
 
 def _join(argument: Any, scope: FunctionScope, path: str) -> str:
     separator, items = _arguments("Fn::Join", argument, 2, path)
-    found = _list("Fn::Join", items, scope, path)
+    values = _list("Fn::Join", items, scope, path)
     if not isinstance(separator, str):
         raise Invalid(f"Template error: the delimiter of Fn::Join must be a string ({path}).")
-    texts = [_text("Fn::Join", one, scope, path) for one in found]
+    texts = [_text("Fn::Join", value, scope, path) for value in values]
     _check_length("Fn::Join", sum(map(len, texts)) + len(separator) * len(texts), path)
     return _made_of(texts, separator.join(texts))
 
@@ -215,12 +217,12 @@ def _join(argument: Any, scope: FunctionScope, path: str) -> str:
 def _select(argument: Any, scope: FunctionScope, path: str) -> Any:
     index, items = _arguments("Fn::Select", argument, 2, path)
     number = _text("Fn::Select", index, scope, path)
-    found = _list("Fn::Select", items, scope, path)
-    if not number.isascii() or not number.isdigit() or int(number) >= len(found):
+    values = _list("Fn::Select", items, scope, path)
+    if not number.isascii() or not number.isdigit() or int(number) >= len(values):
         raise Invalid(
             f"Template error: Fn::Select cannot select nonexistent value at index {number} ({path})"
         )
-    return found[int(number)]
+    return values[int(number)]
 
 
 def _split(argument: Any, scope: FunctionScope, path: str) -> list[str]:
@@ -228,7 +230,7 @@ def _split(argument: Any, scope: FunctionScope, path: str) -> list[str]:
     if not isinstance(separator, str) or not separator:
         raise Invalid(f"Template error: the delimiter of Fn::Split must be a string ({path}).")
     text = _text("Fn::Split", source, scope, path)
-    return [_made_of([text], one) for one in text.split(separator)]
+    return [_made_of([text], part) for part in text.split(separator)]
 
 
 def _if(argument: Any, scope: FunctionScope, path: str) -> Any:
@@ -240,15 +242,15 @@ def _if(argument: Any, scope: FunctionScope, path: str) -> Any:
 
 def _find_in_map(argument: Any, scope: FunctionScope, path: str) -> Any:
     keys = [
-        _text("Fn::FindInMap", one, scope, path)
-        for one in _arguments("Fn::FindInMap", argument, 3, path)
+        _text("Fn::FindInMap", key, scope, path)
+        for key in _arguments("Fn::FindInMap", argument, 3, path)
     ]
-    found: Any = scope.mappings
+    level: Any = scope.mappings
     for key in keys:
-        if key not in found:
+        if key not in level:
             raise Invalid(f"Template error: Unable to get mapping for {'::'.join(keys)} ({path})")
-        found = found[key]
-    return found
+        level = level[key]
+    return level
 
 
 def _base64(argument: Any, scope: FunctionScope, path: str) -> str:
@@ -265,16 +267,16 @@ def _arguments(name: str, argument: Any, count: int, path: str) -> list[Any]:
 
 
 def _list(name: str, value: Any, scope: FunctionScope, path: str) -> list[Any]:
-    found = evaluate(value, scope, path)
-    if not isinstance(found, list):
+    result = evaluate(value, scope, path)
+    if not isinstance(result, list):
         raise Invalid(f"Template error: {name} needs a list of strings ({path})")
-    return found
+    return result
 
 
 def _text(name: str, value: Any, scope: FunctionScope, path: str) -> str:
     text = text_of(evaluate(value, scope, path))
     if text is None:
-        raise Invalid(f"Template error: {name} needs a string, and is given none ({path})")
+        raise Invalid(f"Template error: {name} needs a string, but has another type ({path})")
     return text
 
 

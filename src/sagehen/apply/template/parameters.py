@@ -22,38 +22,44 @@ _TYPES = ("String", "Number", "List<Number>", "CommaDelimitedList")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 
-def read_assignments(given: Sequence[str]) -> dict[str, str]:
+def read_assignments(assignments: Sequence[str]) -> dict[str, str]:
     """Reads `NAME=VALUE` items; raises Invalid for another form or a repeated name."""
-    found: dict[str, str] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+    values: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
         if not equals or not name:
-            raise Invalid(f"--parameter takes NAME=VALUE, not {one!r}.")
-        if name in found:
+            raise Invalid(f"--parameter takes NAME=VALUE, not {assignment!r}.")
+        if name in values:
             raise Invalid(f"The parameter {name} is given twice.")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def parameter_values(
-    declared: Mapping[str, Parameter], given: Mapping[str, str]
+    declared: Mapping[str, Parameter], assigned: Mapping[str, str]
 ) -> dict[str, Value]:
     """Returns all parameters' values; strips list items.
 
     Raises Invalid for unknown, missing or wrong parameters.
     """
-    unknown = [name for name in given if name not in declared]
+    unknown = [name for name in assigned if name not in declared]
     if unknown:
         raise Invalid(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
-    missing = [name for name, one in declared.items() if name not in given and one.default is None]
+    missing = [
+        name
+        for name, parameter in declared.items()
+        if name not in assigned and parameter.default is None
+    ]
     if missing:
         raise Invalid(
             f"Parameters: [{', '.join(missing)}] must have values. Give them with --parameter "
             "NAME=VALUE."
         )
     return {
-        name: _value(name, one, given[name] if name in given else _default(name, one))
-        for name, one in declared.items()
+        name: _value(
+            name, parameter, assigned[name] if name in assigned else _default(name, parameter)
+        )
+        for name, parameter in declared.items()
     }
 
 
@@ -72,8 +78,8 @@ def _default(name: str, declared: Parameter) -> str:
     default = declared.default
     text = text_of(default)
     if text is None and isinstance(default, list):
-        parts = [text_of(one) for one in default]
-        text = ",".join(one for one in parts if one is not None)
+        parts = [text_of(item) for item in default]
+        text = ",".join(item for item in parts if item is not None)
     if text is None:
         raise Invalid(
             "Template format error: Every Default member must be a string. "
@@ -91,22 +97,22 @@ def _value(name: str, declared: Parameter, text: str) -> Value:
     if declared.type in ("String", "Number"):
         _check(name, declared, text, is_number=declared.type == "Number")
         return Secret(text) if declared.is_secret else text
-    items = [one.strip() for one in text.split(",")] if text else []
-    for one in items:
-        _check(name, declared, one, is_number=declared.type == "List<Number>")
-    return [Secret(one) for one in items] if declared.is_secret else items
+    items = [item.strip() for item in text.split(",")] if text else []
+    for item in items:
+        _check(name, declared, item, is_number=declared.type == "List<Number>")
+    return [Secret(item) for item in items] if declared.is_secret else items
 
 
 def _check(name: str, declared: Parameter, text: str, *, is_number: bool) -> None:
     if is_number and not _NUMBER.fullmatch(text):
         raise Invalid(f"Parameter '{name}' must be a number, not {_shown(declared, text)}.")
-    why = (
+    reason = (
         _outside_values(declared, text)
         or _outside_pattern(name, declared, text)
         or (_outside_numbers if is_number else _outside_lengths)(name, declared, text)
     )
-    if why:
-        raise Invalid(f"Parameter '{name}' {declared.constraint_description or why}.")
+    if reason:
+        raise Invalid(f"Parameter '{name}' {declared.constraint_description or reason}.")
 
 
 def _shown(declared: Parameter, text: str) -> str:
@@ -116,7 +122,7 @@ def _shown(declared: Parameter, text: str) -> str:
 def _outside_values(declared: Parameter, text: str) -> str | None:
     if declared.allowed_values is None:
         return None
-    allowed = [text_of(one) for one in declared.allowed_values]
+    allowed = [text_of(value) for value in declared.allowed_values]
     return (
         None if text in allowed else f"must be one of AllowedValues: {', '.join(map(str, allowed))}"
     )
@@ -136,24 +142,24 @@ def _outside_pattern(name: str, declared: Parameter, text: str) -> str | None:
 
 
 def _outside_lengths(name: str, declared: Parameter, text: str) -> str | None:
-    least, most = (_bound(name, one) for one in (declared.min_length, declared.max_length))
+    minimum, maximum = (_bound(name, bound) for bound in (declared.min_length, declared.max_length))
     words = "must contain at least {:g} characters", "must contain at most {:g} characters"
-    return _outside(len(text), least, most, *words)
+    return _outside(len(text), minimum, maximum, *words)
 
 
 def _outside_numbers(name: str, declared: Parameter, text: str) -> str | None:
-    least, most = (_bound(name, one) for one in (declared.min_value, declared.max_value))
+    minimum, maximum = (_bound(name, bound) for bound in (declared.min_value, declared.max_value))
     words = "must be a number not less than {:g}", "must be a number not greater than {:g}"
-    return _outside(float(text), least, most, *words)
+    return _outside(float(text), minimum, maximum, *words)
 
 
 def _outside(
-    found: float, least: float | None, most: float | None, too_little: str, too_much: str
+    number: float, minimum: float | None, maximum: float | None, too_little: str, too_much: str
 ) -> str | None:
-    if least is not None and found < least:
-        return too_little.format(least)
-    if most is not None and found > most:
-        return too_much.format(most)
+    if minimum is not None and number < minimum:
+        return too_little.format(minimum)
+    if maximum is not None and number > maximum:
+        return too_much.format(maximum)
     return None
 
 
@@ -163,6 +169,7 @@ def _bound(name: str, written: object) -> float | None:
     text = text_of(written)
     if text is None or not _NUMBER.fullmatch(text):
         raise Invalid(
-            f"Template format error: a length or value of /Parameters/{name} is no number: {text}."
+            f"Template format error: a length or value of /Parameters/{name} must be a number, "
+            f"not {text}."
         )
     return float(text)

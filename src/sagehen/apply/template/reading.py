@@ -14,9 +14,9 @@ import yaml
 
 from sagehen.base.errors import Invalid
 
-__all__ = ["LARGEST_TEMPLATE_BYTES", "Written", "read_template_file", "read_text"]
+__all__ = ["MAX_TEMPLATE_BYTES", "Written", "read_template_file", "read_text"]
 
-LARGEST_TEMPLATE_BYTES = 1_048_576
+MAX_TEMPLATE_BYTES = 1_048_576
 """CloudFormation's limit in S3"""
 DEEPEST = 100
 """nested lists and mappings"""
@@ -49,12 +49,12 @@ def read_template_file(path: Path) -> dict[str, Any]:
     """Reads a template; raises Invalid, with the line, if the file is none."""
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST_TEMPLATE_BYTES + 1)
+            content = file.read(MAX_TEMPLATE_BYTES + 1)
     except OSError as error:
         raise Invalid(f"The template {path} cannot be read: {error.strerror}.") from error
-    if len(content) > LARGEST_TEMPLATE_BYTES:
+    if len(content) > MAX_TEMPLATE_BYTES:
         raise Invalid(
-            f"The template {path} is over {LARGEST_TEMPLATE_BYTES} bytes, CloudFormation's limit."
+            f"The template {path} is over {MAX_TEMPLATE_BYTES} bytes, CloudFormation's limit."
         )
     try:
         return read_text(content.decode("utf-8-sig"), str(path))
@@ -64,7 +64,7 @@ def read_template_file(path: Path) -> dict[str, Any]:
 
 def read_text(text: str, name: str) -> dict[str, Any]:
     try:
-        found = _read_json(text) if text.lstrip()[:1] == "{" else _read_yaml(text)
+        document = _read_json(text) if text.lstrip()[:1] == "{" else _read_yaml(text)
     except json.JSONDecodeError as error:
         where = f"{name}, line {error.lineno}, column {error.colno}"
         raise Invalid(f"Template format error: JSON not well-formed. ({where}: {error.msg})") from (
@@ -76,14 +76,14 @@ def read_text(text: str, name: str) -> dict[str, Any]:
         raise Invalid(f"Template format error: YAML not well-formed. ({name}: {error})") from error
     except RecursionError:
         raise _too_deep(name) from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise Invalid(f"Template format error: {name} is not a mapping of sections.")
-    level: list[Any] = [found]
+    level: list[Any] = [document]
     for _ in range(DEEPEST):
-        level = [inner for one in level for inner in _inside(one)]
+        level = [inner for node in level for inner in _inside(node)]
     if level:
         raise _too_deep(name)
-    return found
+    return document
 
 
 def _inside(value: Any) -> list[Any]:
@@ -98,18 +98,18 @@ def _too_deep(name: str) -> Invalid:
 
 def _read_json(text: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        mapping = dict(pairs)
+        if len(mapping) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            raise Invalid(f"Template format error: the key {twice} comes twice.")
-        return found
+            raise Invalid(f"Template format error: the key {twice} is defined twice.")
+        return mapping
 
     def number(text: str) -> int | Written:
-        found = _number(text, whole=text.lstrip("-").isdigit())
-        if found is None:
-            raise Invalid(f"Template format error: {text[:64]} is no number.")
-        return found
+        mapping = _number(text, whole=text.lstrip("-").isdigit())
+        if mapping is None:
+            raise Invalid(f"Template format error: {text[:64]} is not a number.")
+        return mapping
 
     return json.loads(
         text,
@@ -140,8 +140,8 @@ def _read_yaml(text: str) -> Any:
 def _say(error: yaml.MarkedYAMLError, name: str) -> str:
     mark = error.problem_mark or error.context_mark
     where = f"{name}, line {mark.line + 1}, column {mark.column + 1}" if mark else name
-    what = " ".join(part for part in (error.context, error.problem) if part)
-    return f"YAML not well-formed. ({where}: {what})"
+    problem = " ".join(part for part in (error.context, error.problem) if part)
+    return f"YAML not well-formed. ({where}: {problem})"
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -154,8 +154,8 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
             raise yaml.composer.ComposerError(
                 None, None, "aliases are not supported in templates", event.start_mark
             )
-        found: yaml.Node | None = super().compose_node(parent, index)
-        return found
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -165,7 +165,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
                     None, None, "a key must be a text", key.start_mark
                 )
             if key.value in seen:
-                problem = f"the key {key.value} comes twice"
+                problem = f"the key {key.value} is defined twice"
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(key.value)
         # Keys are text, even account ids and years.
@@ -187,7 +187,7 @@ class _Loader(yaml.SafeLoader):  # type: ignore[misc]
         text = self.construct_scalar(node)
         number = _number(text, whole=node.tag == _INT)
         if number is None:
-            problem = f"{text[:64]} is no number"
+            problem = f"{text[:64]} is not a number"
             raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
         return number
 

@@ -18,35 +18,42 @@ def check_references(template: Template) -> None:
     """Raises Invalid for references without target, also in branches not taken."""
     known = {*template.parameters, *template.resources, *PSEUDO}
     for section, values in (
-        ("Resources", [one.properties for one in template.resources.values()]),
-        ("Outputs", [one.value for one in template.outputs.values()]),
+        ("Resources", [resource.properties for resource in template.resources.values()]),
+        ("Outputs", [output.value for output in template.outputs.values()]),
     ):
         missing = dict.fromkeys(name for name in _names(values, None) if name not in known)
         _refuse(list(missing), section)
-    named = [name for one in template.resources.values() for name in one.depends_on]
+    named = [name for resource in template.resources.values() for name in resource.depends_on]
     _refuse([name for name in named if name not in template.resources], "Resources")
 
 
 def present(template: Template, conditions: Mapping[str, bool]) -> dict[str, ResourceSource]:
     return {
-        name: one
-        for name, one in template.resources.items()
-        if one.condition is None or conditions[one.condition]
+        name: resource
+        for name, resource in template.resources.items()
+        if resource.condition is None or conditions[resource.condition]
     }
 
 
 def needs(template: Template, conditions: Mapping[str, bool]) -> dict[str, list[str]]:
     """Returns each resource's dependencies; raises Invalid if the condition of one is false."""
     resources = present(template, conditions)
-    found: dict[str, list[str]] = {}
-    for name, one in resources.items():
+    result: dict[str, list[str]] = {}
+    for name, resource in resources.items():
         referred = [
-            other for other in _names(one.properties, conditions) if other in template.resources
+            referred_name
+            for referred_name in _names(resource.properties, conditions)
+            if referred_name in template.resources
         ]
-        _refuse([other for other in referred if other not in resources], "Resources")
-        awaited = [other for other in one.depends_on if other in resources]
-        found[name] = list(dict.fromkeys([*referred, *awaited]))
-    return found
+        _refuse(
+            [referred_name for referred_name in referred if referred_name not in resources],
+            "Resources",
+        )
+        awaited = [
+            referred_name for referred_name in resource.depends_on if referred_name in resources
+        ]
+        result[name] = list(dict.fromkeys([*referred, *awaited]))
+    return result
 
 
 def in_order(needed: Mapping[str, list[str]]) -> list[str]:
@@ -73,11 +80,11 @@ def _names(value: Any, conditions: Mapping[str, bool] | None) -> Iterator[str]:
         else:
             yield from _names(argument, conditions)
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _names(one, conditions)
+        for item in value.values():
+            yield from _names(item, conditions)
     elif isinstance(value, list):
-        for one in value:
-            yield from _names(one, conditions)
+        for item in value:
+            yield from _names(item, conditions)
 
 
 def _of_attribute(argument: Any, conditions: Mapping[str, bool] | None) -> Iterator[str]:
@@ -89,14 +96,14 @@ def _of_attribute(argument: Any, conditions: Mapping[str, bool] | None) -> Itera
 
 
 def _of_sub(argument: Any, conditions: Mapping[str, bool] | None) -> Iterator[str]:
-    template, given = argument, {}
+    template, variables = argument, {}
     if isinstance(argument, list) and len(argument) == 2:
-        template, given = argument
-    if isinstance(template, str) and isinstance(given, dict):
-        for found in _IN_SUB.findall(template):
-            if found.strip() not in given:
-                yield found.strip().partition(".")[0]
-        yield from _names(given, conditions)
+        template, variables = argument
+    if isinstance(template, str) and isinstance(variables, dict):
+        for referred_name in _IN_SUB.findall(template):
+            if referred_name.strip() not in variables:
+                yield referred_name.strip().partition(".")[0]
+        yield from _names(variables, conditions)
 
 
 def _of_branches(argument: list[Any], conditions: Mapping[str, bool] | None) -> Iterator[str]:

@@ -68,7 +68,7 @@ def JSON(value: Any, path: str) -> Any:  # noqa: N802
         try:
             value = json.loads(value)
         except (ValueError, RecursionError) as error:
-            raise Invalid(f"{path}: it is no JSON: {error}") from error
+            raise Invalid(f"{path}: it is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise _wrong(path, "JSONObject", value)
     return _plain(value)
@@ -88,7 +88,7 @@ def list_of(read: Read) -> Read:
     def read_list(value: Any, path: str) -> list[Any]:
         if not isinstance(value, list):
             raise _wrong(path, "JSONArray", value)
-        return [read(one, f"{path}/{number}") for number, one in enumerate(value)]
+        return [read(item, f"{path}/{number}") for number, item in enumerate(value)]
 
     return read_list
 
@@ -103,7 +103,7 @@ def structure(members: Mapping[str, Read], required: Collection[str] = ()) -> Re
         for name in required:
             if name not in value:
                 raise Invalid(f"{path}: required key [{name}] not found")
-        return {name: members[name](one, f"{path}/{name}") for name, one in value.items()}
+        return {name: members[name](item, f"{path}/{name}") for name, item in value.items()}
 
     return read
 
@@ -127,7 +127,7 @@ def _reader(shape: Shape) -> Read:
             if not isinstance(value, dict):
                 raise _wrong(path, "JSONObject", value)
             inner = _reader(shape.value)
-            return {name: inner(one, f"{path}/{name}") for name, one in value.items()}
+            return {name: inner(item, f"{path}/{name}") for name, item in value.items()}
         return _scalar(shape, value, path)
 
     return read
@@ -149,19 +149,19 @@ def _scalar(shape: Shape, value: Any, path: str) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return float(value) if isinstance(value, Written) else value
 
 
-def _wrong(path: str, wanted: str, value: Any) -> Invalid:
+def _wrong(path: str, expected: str, value: Any) -> Invalid:
     kinds = {str: "String", bool: "Boolean", int: "Integer", list: "JSONArray", dict: "JSONObject"}
-    found = "Null" if value is None else kinds.get(type(value), "Number")
-    return Invalid(f"{path}: expected type: {wanted}, found: {found}")
+    actual = "Null" if value is None else kinds.get(type(value), "Number")
+    return Invalid(f"{path}: expected type: {expected}, found: {actual}")
 
 
 def _not_allowed(path: str, text: str, allowed: Collection[str]) -> Invalid:
-    shown = sorted(allowed)
-    listed = ", ".join(shown) if len(shown) <= 20 else f"{', '.join(shown[:20])}, ..."
+    names = sorted(allowed)
+    listed = ", ".join(names) if len(names) <= 20 else f"{', '.join(names[:20])}, ..."
     return Invalid(f"{path}: {text} is not a valid enum value. It is one of {listed}.")

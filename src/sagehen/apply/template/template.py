@@ -36,7 +36,7 @@ _OF_RESOURCE = {
 _DELETION = ("Delete", "Retain", "RetainExceptOnCreate")
 _REPLACE = ("Delete", "Retain")
 _LOGICAL_ID = re.compile(r"[A-Za-z0-9]{1,255}")
-_MOST_RESOURCES = 500
+_MAX_RESOURCES = 500
 
 
 class Parameter(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="pascal"):
@@ -88,48 +88,48 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, TemplateOutput]
 
 
-def read_template(found: dict[str, Any], types: Collection[str]) -> Template:
+def read_template(document: dict[str, Any], types: Collection[str]) -> Template:
     """Reads a template; raises Invalid for resource types outside `types` and other faults."""
-    _check_sections(found)
-    if str(found.get("AWSTemplateFormatVersion", VERSION)) != VERSION:
+    _check_sections(document)
+    if str(document.get("AWSTemplateFormatVersion", VERSION)) != VERSION:
         raise Invalid("Template format error: unsupported value for AWSTemplateFormatVersion.")
-    declared = _mapping(found, "Resources")
+    declared = _mapping(document, "Resources")
     if not declared:
         raise Invalid("Template format error: At least one Resources member must be defined.")
-    if len(declared) > _MOST_RESOURCES:
+    if len(declared) > _MAX_RESOURCES:
         raise Invalid(
             f"Template format error: Number of resources, {len(declared)}, is greater than "
-            f"maximum allowed, {_MOST_RESOURCES}"
+            f"maximum allowed, {_MAX_RESOURCES}"
         )
     resources = {name: _resource(name, value) for name, value in declared.items()}
-    unknown = sorted({one.type for one in resources.values()} - set(types))
+    unknown = sorted({resource.type for resource in resources.values()} - set(types))
     if unknown:
         raise Invalid(
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]. Sagehen "
             f"has {', '.join(sorted(types))}."
         )
     template = Template(
-        parameters=_all(found, "Parameters", Parameter),
-        mappings=_mappings(found),
-        conditions=_mapping(found, "Conditions"),
+        parameters=_all(document, "Parameters", Parameter),
+        mappings=_mappings(document),
+        conditions=_mapping(document, "Conditions"),
         resources=resources,
-        outputs=_all(found, "Outputs", TemplateOutput),
+        outputs=_all(document, "Outputs", TemplateOutput),
     )
     _check_conditions(template)
     return template
 
 
-def _check_sections(found: dict[str, Any]) -> None:
+def _check_sections(document: dict[str, Any]) -> None:
     for name in _NOT_BUILT:
-        if name in found:
+        if name in document:
             raise Invalid(f"The section {name} of a template is not implemented by Sagehen.")
-    more = [name for name in found if name not in _SECTIONS]
+    more = [name for name in document if name not in _SECTIONS]
     if more:
         raise Invalid(f"Invalid template property or properties [{', '.join(more)}]")
 
 
-def _mapping(found: dict[str, Any], section: str) -> dict[str, Any]:
-    value = found.get(section)
+def _mapping(document: dict[str, Any], section: str) -> dict[str, Any]:
+    value = document.get(section)
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -141,10 +141,10 @@ def _mapping(found: dict[str, Any], section: str) -> dict[str, Any]:
     return value
 
 
-def _all(found: dict[str, Any], section: str, kind: type[Kind]) -> dict[str, Kind]:
+def _all(document: dict[str, Any], section: str, kind: type[Kind]) -> dict[str, Kind]:
     return {
         name: _convert(f"/{section}/{name}", value, kind)
-        for name, value in _mapping(found, section).items()
+        for name, value in _mapping(document, section).items()
     }
 
 
@@ -155,10 +155,12 @@ def _convert(path: str, value: Any, kind: type[Kind]) -> Kind:
         raise Invalid(f"Template format error: [{path}] {error}.") from error
 
 
-def _mappings(found: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    mappings = _mapping(found, "Mappings")
-    for name, one in mappings.items():
-        if not isinstance(one, dict) or not all(isinstance(row, dict) for row in one.values()):
+def _mappings(document: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    mappings = _mapping(document, "Mappings")
+    for name, mapping in mappings.items():
+        if not isinstance(mapping, dict) or not all(
+            isinstance(row, dict) for row in mapping.values()
+        ):
             raise Invalid(
                 f"Template format error: [/Mappings/{name}] Every Mappings member must be a map "
                 "of maps."
@@ -193,7 +195,7 @@ def _resource(name: str, value: Any) -> ResourceSource:
 
 def _depends_on(path: str, value: Any) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value or []
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
         raise Invalid(
             f"Template format error: [{path}] DependsOn must be a string or a list of them"
         )
@@ -201,20 +203,20 @@ def _depends_on(path: str, value: Any) -> tuple[str, ...]:
 
 
 def _text(path: str, value: dict[str, Any], member: str) -> str | None:
-    found = value.get(member)
-    if found is not None and not isinstance(found, str):
+    text = value.get(member)
+    if text is not None and not isinstance(text, str):
         raise Invalid(f"Template format error: [{path}] {member} must be a string")
-    return found
+    return text
 
 
 def _policy(path: str, value: dict[str, Any], member: str, allowed: tuple[str, ...]) -> str:
-    found = _text(path, value, member) or "Delete"
-    if found not in allowed:
+    policy = _text(path, value, member) or "Delete"
+    if policy not in allowed:
         raise Invalid(
-            f"Template format error: Unrecognized {member} {found} for resource "
+            f"Template format error: Unrecognized {member} {policy} for resource "
             f"{path.rpartition('/')[2]}. It is one of {', '.join(allowed)}."
         )
-    return found
+    return policy
 
 
 def _check_conditions(template: Template) -> None:

@@ -35,7 +35,7 @@ from support.fleet import NAME, deployment, endpoint, instance
 from support.training_jobs import running_job, waiting_job
 
 IN_SERVICE, STARTING = InstanceState.IN_SERVICE, InstanceState.STARTING
-REPORT = {
+REPORT: dict[str, Any] = {
     "gateway": 4711,
     "variants": [
         {

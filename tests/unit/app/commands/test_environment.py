@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
+import botocore.session
 import pytest
 
 from sagehen.app.commands.environment import ClientVariables, Format, render
@@ -107,6 +108,30 @@ def test_what_would_win_over_the_address_goes(home: Home, monkeypatch: pytest.Mo
     _, after = in_a_shell(run_command("env", "--home", home.path).stdout, **stronger)
     assert not set(stronger) & set(after)
     assert after["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4321"
+
+
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        (None, "http://127.0.0.1:4321"),
+        ("https://sts.us-east-1.amazonaws.com", "http://127.0.0.1:4321"),
+        ("https://cn-north-1.queue.amazonaws.com.cn", "http://127.0.0.1:4321"),
+        ("http://127.0.0.1:9100", "http://127.0.0.1:9100"),
+        ("http://h", "http://h"),
+    ],
+)
+@pytest.mark.parametrize("service", ["sqs", "sts"])
+def test_addresses_in_aws_are_replaced_and_others_hold(
+    home: Home, service: str, given: str | None, used: str
+) -> None:
+    values = told(home).values
+    session = botocore.session.Session()
+    session.set_config_variable("data_path", values["AWS_DATA_PATH"])
+    client = session.create_client(service, region_name="us-east-1", endpoint_url=given)
+    model = client.meta.service_model
+    operation = model.operation_model(model.operation_names[0])
+    resolver = client._ruleset_resolver
+    assert resolver.construct_endpoint(operation, {}, {}).url == used
 
 
 def test_the_users_own_folder_of_data_is_kept_behind_ours(

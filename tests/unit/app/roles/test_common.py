@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sagehen.base.handed_settings import hand_over
+from sagehen.base.pickled_settings import pickle_settings
 from sagehen.base.settings import Settings
 from support.server import eventually
 
@@ -26,7 +26,7 @@ run(main())
 def test_a_role_has_the_settings_it_is_handed_and_ends_in_order(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-uc", _ROLE, f"--parent={os.getpid()}"],
-        input=hand_over(Settings(home=tmp_path, port=12345)),
+        input=pickle_settings(Settings(home=tmp_path, port=12345)),
         capture_output=True,
         timeout=60,
         check=False,

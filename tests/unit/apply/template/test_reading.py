@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.apply.template.reading import (
-    LARGEST_TEMPLATE_BYTES,
+    MAX_TEMPLATE_BYTES,
     read_template_file,
     read_text,
 )
@@ -72,16 +72,16 @@ def test_keys_are_texts_whatever_they_look_like():
     ("text", "why"),
     [
         ("a: &x 1\nb: *x", "line 2, column 4: aliases are not supported"),
-        ("a: 1\nb: 2\na: 3", "line 3, column 1: the key a comes twice"),
-        ("a: {b: 1, b: 2}", "the key b comes twice"),
+        ("a: 1\nb: 2\na: 3", "line 3, column 1: the key a is defined twice"),
+        ("a: {b: 1, b: 2}", "the key b is defined twice"),
         ("a:\n  b: !Foo 1", "line 2, column 6: !Foo is no tag"),
         ("a: !!python/object/apply:os.system [x]", "is no tag"),
         ("a: !!binary aGk=", "is no tag"),
         ("a: !!timestamp 2020-01-01", "is no tag"),
-        ("a: !!int x", "x is no number"),
+        ("a: !!int x", "x is not a number"),
         ("a: !!bool x", "neither true nor false"),
-        ("a: 1e999", "1e999 is no number"),
-        ("a: " + "9" * 5000, "is no number"),
+        ("a: 1e999", "1e999 is not a number"),
+        ("a: " + "9" * 5000, "is not a number"),
         ("a: [1", "line 1, column 6"),
         ("? [a]\n: b", "a key must be a text"),
         ("a: \x01", "special characters are not allowed"),
@@ -91,9 +91,9 @@ def test_keys_are_texts_whatever_they_look_like():
         ("a: " + "[" * 101 + "]" * 101, "over 100 levels"),
         ("a: " + "[" * 50_000, "over 100 levels"),
         ('{"a": ' + "[" * 200_000, "over 100 levels"),
-        ('{"a": NaN}', "NaN is no number"),
-        ('{"a": 1e999}', "1e999 is no number"),
-        ('{"a": 1, "a": 2}', "the key a comes twice"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": 1e999}', "1e999 is not a number"),
+        ('{"a": 1, "a": 2}', "the key a is defined twice"),
         ('{"a": 1,\n "b" 2}', "line 2, column 6: Expecting ':'"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_file_has_a_bound(tmp_path):
     path = tmp_path / "large.yaml"
     path.write_text("a: " + "x" * 10 * 2**20)
     began = time.thread_time()
-    with pytest.raises(Invalid, match=f"over {LARGEST_TEMPLATE_BYTES} bytes"):
+    with pytest.raises(Invalid, match=f"over {MAX_TEMPLATE_BYTES} bytes"):
         read_template_file(path)
     assert time.thread_time() - began < 1
 

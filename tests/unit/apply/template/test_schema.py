@@ -1,15 +1,10 @@
-"""Types of resources: how properties are read, names and attributes."""
+"""Properties of resources: read as the schema has them, or refused."""
 
 import pytest
 
-from sagehen.apply.client import Destination
-from sagehen.apply.plan import Action, live_key, make_plan
 from sagehen.apply.resources import KINDS
-from sagehen.apply.stack import StackContent, StackResource
-from sagehen.apply.template.desired import Desired, content_digits, generated_name
 from sagehen.apply.template.reading import Written
 from sagehen.base.errors import Invalid
-from support.apply_world import World
 
 VARIANT = {"VariantName": "v", "ModelName": "m"}
 
@@ -90,7 +85,7 @@ def test_texts_and_numbers_are_what_the_property_is():
         (
             "AWS::SNS::Subscription",
             {"TopicArn": "t", "Protocol": "p", "Endpoint": "e", "FilterPolicy": "{"},
-            "#/FilterPolicy: it is no JSON",
+            "#/FilterPolicy: it is not JSON",
         ),
         ("AWS::S3::Bucket", {"Tags": []}, "#: extraneous key [Tags] is not permitted"),
         ("AWS::SQS::Queue", {"FifoQueue": True}, "#: extraneous key [FifoQueue]"),
@@ -115,112 +110,3 @@ def test_properties_that_cannot_be(kind, properties, why):
     said = str(caught.value)
     assert said.startswith(f"Properties validation failed for resource X ({kind}) with message: #")
     assert why in said
-
-
-def test_a_services_properties_are_its_settings():
-    found = read(
-        "Sagehen::InferenceService",
-        S3Bucket="bucket",
-        WhiteList="[model_a, model_b]",
-        Limit="2",
-        RequireApiKey="false",
-        WhenFull="queue",
-        Types={"model_a": {"Image": "i", "Hyperparameters": {"k": "v"}}},
-    )
-    assert found == {
-        "S3Bucket": "bucket",
-        "WhiteList": ["model_a", "model_b"],
-        "Limit": 2,
-        "RequireApiKey": False,
-        "WhenFull": "queue",
-        "Types": {"model_a": {"Image": "i", "Hyperparameters": {"k": "v"}}},
-    }
-
-
-@pytest.mark.parametrize(
-    ("kind", "ref", "attributes"),
-    [
-        (
-            "AWS::SageMaker::Model",
-            "arn:aws:sagemaker:eu-west-1:123456789012:model/name",
-            {"ModelName": "Name"},
-        ),
-        (
-            "AWS::SageMaker::EndpointConfig",
-            "arn:aws:sagemaker:eu-west-1:123456789012:endpoint-config/name",
-            {"EndpointConfigName": "Name"},
-        ),
-        (
-            "AWS::SageMaker::Endpoint",
-            "arn:aws:sagemaker:eu-west-1:123456789012:endpoint/name",
-            {"EndpointName": "Name"},
-        ),
-        (
-            "AWS::SNS::Topic",
-            "arn:aws:sns:eu-west-1:123456789012:Name",
-            {"TopicName": "Name", "TopicArn": "arn:aws:sns:eu-west-1:123456789012:Name"},
-        ),
-        (
-            "AWS::SQS::Queue",
-            "http://127.0.0.1:9000/123456789012/Name",
-            {"QueueName": "Name", "Arn": "arn:aws:sqs:eu-west-1:123456789012:Name"},
-        ),
-        (
-            "AWS::S3::Bucket",
-            "Name",
-            {"Arn": "arn:aws:s3:::Name", "DomainName": "Name.s3.amazonaws.com"},
-        ),
-        (
-            "Sagehen::InferenceService",
-            "Name",
-            {"Url": "http://127.0.0.1:9000/Name/inference", "Path": "/Name/inference"},
-        ),
-    ],
-)
-def test_ref_and_attributes(kind, ref, attributes):
-    found = KINDS[kind].attributes("Name", {}, Destination(World()))
-    assert found["Ref"] == ref
-    assert found.items() >= attributes.items()
-
-
-def test_generated_names():
-    assert generated_name("stack", "Model", "12345678", 63) == "stack-Model-12345678"
-    long = generated_name("s" * 128, "L" * 255, "12345678", 63)
-    assert len(long) == 63
-    assert long.endswith("L-12345678")
-    assert generated_name("s" * 128, "L", "12345678", 63).endswith("s-L-12345678")
-    for stack in ("a", "b-" * 40, "c" * 100):
-        for logical_id in ("X", "Y" * 50, "Z" * 255):
-            assert len(generated_name(stack, logical_id, "12345678", 63)) <= 63
-
-
-def test_a_name_of_content_is_another_one_with_it():
-    one = {"PrimaryContainer": {"Image": "a"}, "EnableNetworkIsolation": False}
-    assert content_digits(one) == content_digits(dict(reversed(one.items())))
-    assert content_digits(one) != content_digits({**one, "EnableNetworkIsolation": True})
-    kind = KINDS["AWS::SageMaker::Model"]
-    assert kind.identity({**one, "ModelName": "m", "Tags": []}) == one
-
-
-def test_an_inference_service_whose_settings_are_none_any_more_is_put_again():
-    given = {"s3_bucket": "bucket", "types": "no more valid"}
-
-    class Server:
-        def own(self, method, *path):
-            assert (method, path) == ("GET", ("inference-services", "prod"))
-            return {"given": given, "settings": None, "problem": "why", "closing": False}
-
-    service = {
-        "logical_id": "Service",
-        "type": "Sagehen::InferenceService",
-        "name": "prod",
-        "properties": {"S3Bucket": "bucket"},
-        "attributes": {},
-        "needs": (),
-        "deletion_policy": "Delete",
-    }
-    desired = Desired(**service, is_named=True, update_replace_policy="Delete")
-    live = desired.kind.look(Server(), "prod", desired.properties)
-    content = StackContent(resources={"Service": StackResource(**service)})
-    plan = make_plan([desired], content, {live_key(desired): live})
-    assert [step.action for step in plan.steps] == [Action.UPDATE]
