@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 DEMO_STAMP := .venv/.installed-demo
 PROGRESS := $(PYTHON) scripts/progress.py
 
-.PHONY: setup demo test test-pythons package check format bench clean
+.PHONY: setup demo test test-pythons package check format changelog bench clean
 
 setup: $(STAMP)
 
@@ -20,7 +20,7 @@ $(BIN)/python:
 
 # Only what the demo needs: no test tools, so that the first run on a new machine is short.
 $(DEMO_STAMP): pyproject.toml | $(BIN)/python
-	@$(PROGRESS) "Installing Sagehen, XGBoost and scikit-learn into .venv (550 MB, about a minute)" \
+	@$(PROGRESS) "Installing Sagehen, XGBoost and scikit-learn into .venv (510 MB, about a minute)" \
 		$(BIN)/python -m pip install --editable ".[demo]"
 	@touch $@
 
@@ -52,6 +52,11 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# At a release: moves the fragments in changelog.d into CHANGELOG.md.
+changelog: $(STAMP)
+	@test -n "$(VERSION)" || (echo "Name the version: make changelog VERSION=0.2.0"; exit 1)
+	$(BIN)/towncrier build --yes --version $(VERSION)
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/throughput.py

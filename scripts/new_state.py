@@ -17,13 +17,13 @@ _HEAD = "-- Made by scripts/new_state.py from the migrations.\n"
 def statements(state: Path) -> str:
     """Returns SQL that makes a state like `state`, which has no rows but its revision."""
     with closing(sqlite3.connect(state)) as database:
-        made = database.execute(
+        path = database.execute(
             "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' "
             "ORDER BY rowid"
         ).fetchall()
         ((revision,),) = database.execute("SELECT version_num FROM alembic_version")
     version = f"INSERT INTO alembic_version (version_num) VALUES ('{revision}')"
-    return _HEAD + "".join(f"{one};\n" for one in [*(sql for (sql,) in made), version])
+    return _HEAD + "".join(f"{statement};\n" for statement in [*(sql for (sql,) in path), version])
 
 
 def main() -> None:

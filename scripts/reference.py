@@ -46,11 +46,11 @@ def settings_page() -> str:
 
 
 def _settings_table(
-    heading: str, section: type[Section], prefix: str, about: str | None = None
+    heading: str, section: type[Section], prefix: str, description: str | None = None
 ) -> Iterator[str]:
     yield from ("", f"## {heading}", "")
-    if about:
-        yield from (about, "")
+    if description:
+        yield from (description, "")
     yield from ("| key | variable | default | meaning |", "|---|---|---|---|")
     yield from _setting_rows(section.model_fields, prefix)
 
@@ -95,9 +95,9 @@ def _metric_row(metric: Metric) -> str:
     }
     exposed = ""
     if metric.exposed_as is not None:
-        more = suffixes[metric.kind]
-        exposed = f"`{metric.exposed_as}{more if more == '_total' else ''}`"
-        exposed += f" ({more})" if "," in more else ""
+        suffix = suffixes[metric.kind]
+        exposed = f"`{metric.exposed_as}{suffix if suffix == '_total' else ''}`"
+        exposed += f" ({suffix})" if "," in suffix else ""
     return f"| {metric.cloudwatch_name} | {where} | {metric.unit} | {exposed} | {metric.help} |"
 
 
@@ -117,20 +117,20 @@ def operations_table() -> str:
 
 def types_table() -> str:
     """The resource types of templates."""
-    place = TemplatePlace()
+    section = TemplatePlace()
     lines = [
         "| type | properties | Ref | Fn::GetAtt | changed in place |",
         "|---|---|---|---|---|",
     ]
     for name, kind in sorted(KINDS.items()):
-        attributes = kind.attributes("NAME", {}, place)
-        known = ", ".join(sorted(attributes.keys() - {"Ref"}))
+        attributes = kind.attributes("NAME", {}, section)
+        listed = ", ".join(sorted(attributes.keys() - {"Ref"}))
         ref = attributes["Ref"].replace("NAME", "…").replace("name", "…")
         ref = f"`{ref}`" if kind.name_property else "its ARN"
-        in_place = [one for one in kind.members if not kind.is_fixed(one)]
+        in_place = [member for member in kind.members if not kind.is_fixed(member)]
         changed = "Tags only" if kind.fixed is None else f"all but {', '.join(sorted(kind.fixed))}"
         lines.append(
-            f"| {name} | {_properties(kind)} | {ref} | {known} | "
+            f"| {name} | {_properties(kind)} | {ref} | {listed} | "
             f"{changed if in_place else 'nothing'} |"
         )
     return "\n".join(lines)
@@ -138,13 +138,15 @@ def types_table() -> str:
 
 def _properties(kind: ResourceKind) -> str:
     """Required ones in bold. SageMaker's are botocore's to say, and more with each version."""
-    required = [f"**{one}**" for one in kind.required]
+    required = [f"**{member}**" for member in kind.required]
     if isinstance(kind, SageMakerKind):
         members = f"the members of Create{kind.noun}"
         if isinstance(kind, EndpointKind):
             members += " and UpdateEndpoint"
         return f"{members}; {', '.join(required)}" if required else members
-    return ", ".join(f"**{one}**" if one in kind.required else one for one in sorted(kind.members))
+    return ", ".join(
+        f"**{member}**" if member in kind.required else member for member in sorted(kind.members)
+    )
 
 
 class TemplatePlace(Destination):

@@ -79,9 +79,9 @@ class Tree:
                 base = (node.module or "").removeprefix("sagehen").removeprefix(".")
                 for alias in node.names:
                     inner = f"{base}.{alias.name}".removeprefix(".")
-                    found = inner if inner in self.modules else base
-                    if found in self.modules and found != module.name:
-                        yield found
+                    imported = inner if inner in self.modules else base
+                    if imported in self.modules and imported != module.name:
+                        yield imported
 
     def figures(self) -> dict[str, str]:
         modules = list(self.modules.values())
@@ -108,20 +108,20 @@ class Tree:
         for name, imported in self.imports.items():
             for other in imported:
                 importers[other].add(name)
-        found = 0
+        count = 0
         for name, module in self.modules.items():
             if not module.is_package and module.lines < SMALL and len(importers[name]) == 1:
                 (importer,) = importers[name]
-                found += self.modules[importer].folder == module.folder
-        return f"{found} ({found / len(self.modules):.1%})"
+                count += self.modules[importer].folder == module.folder
+        return f"{count} ({count / len(self.modules):.1%})"
 
     def _repeated_classes(self) -> int:
-        places = defaultdict(set)
+        modules_by_class = defaultdict(set)
         for module in self.modules.values():
             for node in module.tree.body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places[node.name].add(module.name)
-        return sum(len(found) > 1 for found in places.values())
+                    modules_by_class[node.name].add(module.name)
+        return sum(len(found) > 1 for found in modules_by_class.values())
 
     def _prose(self) -> float:
         words = code = 0

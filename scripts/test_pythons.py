@@ -20,9 +20,9 @@ START_SECONDS = 60
 
 
 def main(versions):
-    found = {version: python for version in versions if (python := interpreter(version))}
-    missing = [version for version in versions if version not in found]
-    print(f"Found {', '.join(found) or 'none'}; not found: {', '.join(missing) or 'none'}")
+    interpreters = {version: python for version in versions if (python := interpreter(version))}
+    missing = [version for version in versions if version not in interpreters]
+    print(f"Found {', '.join(interpreters) or 'none'}; not found: {', '.join(missing) or 'none'}")
     failed = []
     with tempfile.TemporaryDirectory(prefix="sgh-") as name:
         folder = Path(name)
@@ -38,7 +38,7 @@ def main(versions):
         ]
         subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
         wheel = next(folder.glob("*.whl"))
-        for version, python in found.items():
+        for version, python in interpreters.items():
             began = time.monotonic()
             try:
                 try_one(python, wheel, folder / version)
@@ -47,7 +47,7 @@ def main(versions):
                 print(f"{version}: FAILED: {error}\n{getattr(error, 'stdout', None) or ''}")
             else:
                 print(f"{version}: passed in {time.monotonic() - began:.0f} s", flush=True)
-    return 1 if failed or not found else 0
+    return 1 if failed or not interpreters else 0
 
 
 def interpreter(version):

@@ -14,10 +14,13 @@ import pytest
 from botocore.exceptions import ClientError
 from xdist.remote import Producer
 
+from support import costs
 from support.deploy import Deployer
+from support.memory_disk import use_memory
 from support.schedule import FileScheduling
 from support.server import ONE_THREAD, Server, eventually, server_maker
 from support.service_models import read_once
+from support.timeouts import TimeoutThread
 
 os.environ.update(ONE_THREAD)  # before any framework is imported
 # Tests start hundreds of processes: each would compile all that it imports anew.
@@ -27,6 +30,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell's background job; then what the tests start would ignore Ctrl-C too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 read_once()
+use_memory()
+FRAMEWORKS = {
+    "lightgbm",
+    "onnx",
+    "onnxruntime",
+    "pandas",
+    "sagemaker",
+    "scipy",
+    "sklearn",
+    "tensorflow",
+    "torch",
+    "transformers",
+    "xgboost",
+}
 LONG = Path(__file__).with_name("wire")
 """A file of half a minute, which one worker would run by itself when the others have ended."""
 
@@ -35,6 +52,7 @@ LONG = Path(__file__).with_name("wire")
 def pytest_collection() -> Iterator[None]:
     """Collects tests with the garbage collector off: nearly all that collection makes stays to the
     end, so the collector need not look at it during the tests either."""
+    before = sys.modules.keys() & FRAMEWORKS
     gc.disable()
     try:
         return (yield)
@@ -42,6 +60,20 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
+        if imported := (sys.modules.keys() & FRAMEWORKS) - before:
+            raise pytest.UsageError(
+                f"The collection of tests imported {', '.join(sorted(imported))}, in each worker. "
+                "Import frameworks inside a test or fixture, or from support.frameworks."
+            )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(costs.OPTION, metavar="FILE", help="Write what the tests cost to FILE.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    costs.register(config)
+    config.pluginmanager.register(TimeoutThread())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -122,7 +122,7 @@ def test_concurrency_has_bounds(create, count):
 
 
 def test_paths_elsewhere_are_no_place_in_s3(create):
-    assert "is no place in S3" in refusal(create, {"S3OutputPath": "https://example.org/out"})
+    assert "is not an address in S3" in refusal(create, {"S3OutputPath": "https://example.org/out"})
 
 
 def test_a_topic_that_is_missing_fails_the_endpoint_by_name(deploy):

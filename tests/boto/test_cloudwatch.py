@@ -200,13 +200,13 @@ def test_wrong_keys_are_told_in_querys_words(cloudwatch, monkeypatch):
 
 def test_invocations_of_a_real_time_endpoint(real_time, wait_until):
     seen = real_time.seen
-    wait_until(lambda: seen("Invocations", "Sum") == [3], 30)
+    wait_until(lambda: seen("Invocations", "Sum") == [3])
     assert seen("ModelLatency", "SampleCount") == [3]
     assert seen("OverheadLatency", "SampleCount") == [3]
     assert seen("Invocation4XXErrors", "Average") == [0]
     (latency,) = seen("ModelLatency", "Maximum")
     assert 10 < latency < 60e6
-    wait_until(lambda: seen("MemoryUtilization", "Minimum", namespace=HOST), 60)
+    wait_until(lambda: seen("MemoryUtilization", "Minimum", namespace=HOST))
     (memory,) = seen("MemoryUtilization", "Maximum", namespace=HOST)
     assert 0 < memory < 100
     assert real_time.names() >= {"Invocations", "InvocationsPerInstance"}
@@ -215,7 +215,7 @@ def test_invocations_of_a_real_time_endpoint(real_time, wait_until):
 def test_an_asynchronous_endpoint(aws, asynchronous, wait_until):
     found = asynchronous
     for spelling in ("InvocationsProcesssed", "InvocationsProcessed"):
-        wait_until(lambda spelling=spelling: found.seen(spelling, "Sum") == [3], 30)
+        wait_until(lambda spelling=spelling: found.seen(spelling, "Sum") == [3])
     assert found.seen("InvocationFailures", "Sum") == [1]
     assert sum(found.seen(f"Invocation{kind}XXErrors", "Sum")[0] for kind in "45") == 1
     assert found.seen("TimeInBacklog", "SampleCount") == [3]
@@ -223,7 +223,7 @@ def test_an_asynchronous_endpoint(aws, asynchronous, wait_until):
         found.seen(metric, "Minimum") for metric in ("TotalProcessingTime", "TimeInBacklog")
     )
     assert total >= backlog >= 0
-    wait_until(lambda: found.seen("ApproximateBacklogSize", "Minimum", found.own) == [0], 30)
+    wait_until(lambda: found.seen("ApproximateBacklogSize", "Minimum", found.own) == [0])
     assert found.seen("HasBacklogWithoutCapacity", "Maximum", found.own) == [0]
     assert not found.names() & {"Invocations", "OverheadLatency"}
     exposed = aws.get("/_sagehen/metrics").decode()

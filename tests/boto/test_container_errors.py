@@ -6,14 +6,14 @@ import tarfile
 
 import pytest
 from botocore.exceptions import ClientError
-from onnx import TensorProto, helper
 
 from support.deploy import ROLE, pack
+from support.frameworks import onnx_helper as helper
 
 
 def doubling() -> bytes:
     """A model.tar.gz with y = 2x, for rows of two."""
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [None, 2]) for n in "xy")
+    x, y = (helper.make_tensor_value_info(n, helper.TensorProto.FLOAT, [None, 2]) for n in "xy")
     graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "double", [x], [y])
     opsets = [helper.make_opsetid("", 17)]
     data = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()

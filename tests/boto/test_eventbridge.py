@@ -115,8 +115,8 @@ def test_words_of_what_does_not_exist(events: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "parameters", "why"),
     [
-        ("BASIC", KEY, "have BasicAuthParameters, whole and alone"),
-        ("API_KEY", {**KEY, **BASIC}, "have ApiKeyAuthParameters, whole and alone"),
+        ("BASIC", KEY, "must have BasicAuthParameters with both members, and no other"),
+        ("API_KEY", {**KEY, **BASIC}, "have ApiKeyAuthParameters with both members, and no other"),
         ("API_KEY", {"ApiKeyAuthParameters": {"ApiKeyName": "a b", "ApiKeyValue": "v"}}, "a b is"),
         ("OAUTH_CLIENT_CREDENTIALS", KEY, "AuthorizationType OAUTH_CLIENT_CREDENTIALS"),
         ("API_KEY", {**KEY, "InvocationHttpParameters": {"BodyParameters": [{"Key": "k"}]}},
@@ -226,8 +226,8 @@ QUEUE = "arn:aws:sqs:us-east-1:000000000000:queue"
         ({"Arn": QUEUE + ".fifo"}, "FIFO"),
         ({"Arn": "arn:aws:events:us-east-1:000000000000:api-destination/a/b"}, "does not exist"),
         ({"Arn": "queue"}, "Provided Arn is not in correct format"),
-        ({"Arn": "https://"}, "no URL"),
-        ({"Arn": "https://host:99999/"}, "no URL"),
+        ({"Arn": "https://"}, "not a URL"),
+        ({"Arn": "https://host:99999/"}, "not a URL"),
         ({"Arn": QUEUE, "Input": "{", }, "Input is not valid JSON"),
         ({"Arn": QUEUE, "Input": "{}", "InputPath": "$"}, "Only one of"),
         ({"Arn": QUEUE, "InputPath": "detail"}, "begins with $"),

@@ -47,6 +47,7 @@ def test_they_are_listed(jobs):
 def test_one_is_shown(jobs):
     shown = told(jobs, "jobs", "show", "cmd-bad")
     assert "Status: Failed (Failed)" in shown
+    assert ": Starting: Preparing the instances for training\n" in shown
     assert "Failure reason: AlgorithmError" in shown
     assert "trouble" in shown
     described = json.loads(told(jobs, "jobs", "show", "cmd-good", "--json"))

@@ -15,11 +15,16 @@ GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "add-an-adapter.md"
 
 
 @pytest.fixture
-def load(tmp_path):
+def adapter():
     (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     names = {"__name__": "guide"}
     exec(compile(code, GUIDE, "exec"), names)
-    return lambda: names["adapter"](read_environment({})).load(tmp_path)
+    return names["adapter"](read_environment({}))
+
+
+@pytest.fixture
+def load(adapter, tmp_path):
+    return lambda: adapter.load(tmp_path)
 
 
 def test_the_guides_adapter_predicts_in_batches_and_refuses_what_does_not_fit(load, tmp_path):
@@ -31,6 +36,13 @@ def test_the_guides_adapter_predicts_in_batches_and_refuses_what_does_not_fit(lo
     with pytest.raises(Refusal) as refused:
         model.predict([model.decode(b"1,2,3", "text/csv")])
     assert refused.value.status == 400
+
+
+def test_only_a_script_needs_a_worker(adapter, tmp_path):
+    assert not adapter.needs_worker(tmp_path)
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "inference.py").touch()
+    assert adapter.needs_worker(tmp_path)
 
 
 def test_the_guides_adapter_says_what_the_archive_needs(load):

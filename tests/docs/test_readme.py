@@ -55,7 +55,7 @@ def test_the_quick_start_runs_as_pasted(clone: tuple[Path, dict[str, str]]) -> N
             stderr=subprocess.STDOUT,
         )
     try:
-        eventually(lambda: "is ready at" in printed.read_text(), 60)
+        eventually(lambda: "is ready at" in printed.read_text(), 120)
         shell = subprocess.run(
             ["bash", "-c", second],
             cwd=folder,
@@ -68,7 +68,7 @@ def test_the_quick_start_runs_as_pasted(clone: tuple[Path, dict[str, str]]) -> N
         assert shell.stdout == "b'[0]'\n", shell.stderr
     finally:
         server.send_signal(signal.SIGINT)
-        assert server.wait(60) == 0, printed.read_text()
+        assert server.wait(120) == 0, printed.read_text()
 
 
 def test_the_example_shown_is_the_one_that_runs() -> None:

@@ -76,8 +76,8 @@ def kill_control(server):
         before = server.pids().get("control")
         time.sleep(random.uniform(0.2, 1.0))
         os.kill(server.pids()["control"], signal.SIGKILL)
-        eventually(lambda before=before: server.pids().get("control", before) != before, 30)
-        eventually(lambda: is_ready(server), 60)
+        eventually(lambda before=before: server.pids().get("control", before) != before)
+        eventually(lambda: is_ready(server))
 
 
 def is_ready(server):

@@ -79,7 +79,7 @@ class Roles:
 
     def kill(self, process: BaseProcess) -> None:
         process.kill()
-        process.join(10)
+        process.join(60)
         self.running.remove(process)
 
     def close(self) -> None:
@@ -98,15 +98,16 @@ def _run(role: str, settings: dict[str, str], crash: Crash | None) -> None:
     from sagehen.app.roles import agent, control
     from sagehen.app.roles.common import run, start_role
     from sagehen.base.config import load_settings
-    from sagehen.base.handed_settings import hand_over
+    from sagehen.base.pickled_settings import pickle_settings
     from sagehen.frame import leased_loop
     from sagehen.services.sagemaker.training.reconciler import loop
 
     # What the test itself writes into the state tells no other process.
-    leased_loop.LONGEST_REST_SECONDS = loop.LONGEST_REST_SECONDS = 0.05
+    leased_loop.LONGEST_REST_SECONDS = 0.05
+    vars(loop)["LONGEST_REST_SECONDS"] = 0.05
 
     reading, writing = os.pipe()
-    os.write(writing, hand_over(load_settings()))
+    os.write(writing, pickle_settings(load_settings()))
     os.dup2(reading, 0)
     main = {"agent": agent._main, "control": control._main}[role]
     run(main(start_role(role)))
@@ -141,30 +142,30 @@ def _at_calls(crash: Crash, before: bool) -> None:
     """Of the agent, to do something about a job."""
     from sagehen.agent import client
 
-    exchange = client.exchange
+    call = vars(client)["call_once"]
 
     async def counted(address: str, method: str, path: str, *more: Any, **options: Any) -> Any:
         counts = method != "GET" and path.startswith("/jobs/")
         if counts and before:
             crash.count()
-        answer = await exchange(address, method, path, *more, **options)
+        answer = await call(address, method, path, *more, **options)
         if counts and not before:
             crash.count()
         return answer
 
-    client.exchange = counted  # type: ignore[assignment]
+    vars(client)["call_once"] = counted
 
 
 def _at_phases(crash: Crash) -> None:
     from sagehen.agent.jobs.job import JobAttempt
 
-    note = JobAttempt._note
+    record = JobAttempt._record_phase
 
     def counted(job: JobAttempt, *phase: Any) -> None:
-        note(job, *phase)
+        record(job, *phase)
         crash.count()
 
-    JobAttempt._note = counted  # type: ignore[method-assign]
+    JobAttempt._record_phase = counted  # type: ignore[method-assign]
 
 
 _INSTALL: dict[str, Callable[[Crash], None]] = {

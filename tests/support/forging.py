@@ -196,18 +196,18 @@ def linked(base: Base) -> Iterator[Forged]:
             last = f"{name}={base.operation}&Action={link}&{rest}"
             for query in (first, last):
                 yield Forged(f"link and {name}", Sent("GET", "/", query, (("Host", HOST),)))
-    link = Sent("GET", "/", f"Action={_LINK}&{rest}", (("Host", HOST),))
+    followed = Sent("GET", "/", f"Action={_LINK}&{rest}", (("Host", HOST),))
     if base.protocol == "query":
         kind = ("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
         length = ("Content-Length", str(len(base.sent.body)))
-        yield Forged("link with a body", link.but(kind, length, body=base.sent.body))
-        yield Forged("link posted", link.but(kind, length, body=base.sent.body, method="POST"))
+        yield Forged("link with a body", followed.but(kind, length, body=base.sent.body))
+        yield Forged("link posted", followed.but(kind, length, body=base.sent.body, method="POST"))
     for header in base.sent.headers:
         if header[0].lower() == "x-amz-target":
-            yield Forged("link with a target", link.but(header))
+            yield Forged("link with a target", followed.but(header))
     if (base.sent.method, base.sent.path) != ("GET", "/"):
         yield Forged(
-            "link at its path", replace(link, path=base.sent.path, method=base.sent.method)
+            "link at its path", replace(followed, path=base.sent.path, method=base.sent.method)
         )
 
 

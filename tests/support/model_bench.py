@@ -6,8 +6,8 @@ from pathlib import Path
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.errors import ModelRefused, NoRoom
 from sagehen.agent.multimodel.cache import ModelCache, ModelCachePlan
+from sagehen.agent.multimodel.cached_models import ModelTallies
 from sagehen.agent.multimodel.container_client import opaque_name
-from sagehen.agent.multimodel.loaded_models import ModelTallies
 from sagehen.frame.s3_locations import Location
 
 KIB = 1024
@@ -73,7 +73,7 @@ class Bench:
         artifacts: ArtifactCache,
         room: int,
         keep: bool,
-        longest_load_seconds: float,
+        max_load_seconds: float,
     ) -> None:
         self.container = Container()
         self.clock = Time()
@@ -84,11 +84,11 @@ class Bench:
             container_number=1,
             prefix=Location("bucket", "models/"),
             folder=folder,
-            room_bytes=room,
+            capacity_bytes=room,
             base_bytes=0,
             loads_at_once=4,
             fetches_at_once=8,
-            longest_load_seconds=longest_load_seconds,
+            max_load_seconds=max_load_seconds,
             keep=keep,
         )
         self.cache = ModelCache(
@@ -108,7 +108,7 @@ class Bench:
         for target in targets:
             self.clock.seconds += 1
             loaded = await self.cache.load(target, 60)
-            self.cache.give_back({loaded.model_name: 1})
+            self.cache.release({loaded.model_name: 1})
 
     @property
     def held(self) -> set[str]:

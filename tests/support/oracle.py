@@ -23,14 +23,6 @@ __all__ = [
     "sent_by_client",
 ]
 
-_S3 = """
-    AbortMultipartUpload CompleteMultipartUpload CopyObject CreateBucket CreateMultipartUpload
-    DeleteBucket DeleteObject DeleteObjectTagging DeleteObjects GetBucketAcl GetBucketLocation
-    GetBucketVersioning GetObject GetObjectAcl GetObjectTagging HeadBucket HeadObject ListBuckets
-    ListMultipartUploads ListObjects ListObjectsV2 ListParts PutObject PutObjectAcl
-    PutObjectTagging UploadPart UploadPartCopy
-"""
-
 
 @functools.cache
 def client_model(service, protocol=None):
@@ -56,37 +48,34 @@ def _as_it_was(node):
     return made
 
 
-OPERATIONS = [
-    *(("sagemaker", name) for name in client_model("sagemaker").operation_names),
-    *(("sagemaker-runtime", name) for name in client_model("sagemaker-runtime").operation_names),
-    *(("s3", name) for name in _S3.split()),
-    ("sts", "GetCallerIdentity"),
-    ("iam", "GetRole"),
-    *(("sns", name) for name in client_model("sns").operation_names),
-]
-"""Every operation of sagemaker and sns, and those that are used of the others."""
+def _operations(service):
+    """All but the deprecated, whose bindings S3 gave to newer ones."""
+    model = client_model(service)
+    return [name for name in model.operation_names if not model.operation_model(name).deprecated]
 
-_CLOUDWATCH = [
-    "DescribeAlarms",
-    "GetMetricData",
-    "GetMetricStatistics",
-    "ListMetrics",
-    "PutMetricAlarm",
-    "PutMetricData",
+
+OPERATIONS = [
+    (service, name)
+    for service in ("sagemaker", "sagemaker-runtime", "s3", "sts", "iam", "sns", "logs", "events")
+    for name in _operations(service)
 ]
+"""Every operation of the services with one protocol."""
 
 OF_SEVERAL_PROTOCOLS = [
-    *(("sqs", name, "json") for name in client_model("sqs").operation_names),
+    *(("sqs", name, "json") for name in _operations("sqs")),
     *(
         ("sqs", name, "query")
-        for name in client_model("sqs").operation_names
+        for name in _operations("sqs")
         # They are younger than the last clients that spoke Query.
         if "MessageMoveTask" not in name
     ),
-    *(("cloudwatch", name, "json") for name in _CLOUDWATCH),
-    *(("cloudwatch", name, "smithy-rpc-v2-cbor") for name in _CLOUDWATCH),
-    *(("cloudwatch", name, "query") for name in _CLOUDWATCH),
+    *(
+        ("cloudwatch", name, protocol)
+        for protocol in ("json", "smithy-rpc-v2-cbor", "query")
+        for name in _operations("cloudwatch")
+    ),
 ]
+"""Every operation of the others, in each protocol."""
 
 
 def sent_by_client(service, operation, params, protocol=None):

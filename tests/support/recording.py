@@ -25,16 +25,16 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
 from sagehen.frame.own_paths.routes import OwnPathRequest, own_route
 from sagehen.gateway.admission.admission import Admission
-from sagehen.gateway.admission.errors import Texts
+from sagehen.gateway.admission.errors import ErrorFactory
 from sagehen.gateway.admission.params import (
     INVOKE,
     INVOKE_STREAM,
-    CallReader,
     Operation,
     ParameterCheck,
-    joined_fields,
+    ParamsReader,
     read_target,
 )
+from sagehen.http1.fields import joined_fields
 from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.sagemaker.async_inference.intake import NewRequest
 from sagehen.services.sagemaker.async_inference.invocations import AsyncInvocations
@@ -230,9 +230,11 @@ def _admission(operation: Operation, verifier: Verifier, executed: list[Executed
             executed.append(Executed("sagemaker-runtime", operation.name, {"EndpointName": name}))
             raise AwsError("Recorded", "", 299)
 
-    calls = CallReader(operation, ParameterCheck({}, lambda params: None))
-    texts = Texts("000000000000", "us-east-1")
-    return Admission(calls, verifier, cast("Any", Routes()), cast("Any", None), texts, lambda: 0.5)
+    reader = ParamsReader(operation, ParameterCheck({}, lambda params: None))
+    errors = ErrorFactory("000000000000", "us-east-1")
+    return Admission(
+        reader, verifier, cast("Any", Routes()), cast("Any", None), errors, lambda: 0.5
+    )
 
 
 async def _nobody(scope: Scope, receive: Receive, send: Send) -> bool:

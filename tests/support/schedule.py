@@ -4,10 +4,12 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 TOGETHER = (
+    "tests/unit/app/demo/",
     "tests/unit/containers/modelserver/adapters/",
     "tests/boto/cli/",
     "tests/boto/sdk/",
     "tests/faults/load/",
+    "tests/system/installed/",
     "tests/system/scripts/",
 )
 """Folders whose files stay together: what they import or start takes seconds in each process."""

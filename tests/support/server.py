@@ -173,14 +173,17 @@ def run_to_its_end(command: list[str], environment: dict[str, str]) -> str:
     return finished.stdout
 
 
-def eventually(holds: Callable[[], bool], timeout_seconds: float = 60) -> None:
+def eventually(holds: Callable[[], bool], timeout_seconds: float = 120) -> None:
     """Wait until `holds()`; the test fails when it does not in time."""
-    began = time.monotonic()
+    began = looked = time.monotonic()
     while not holds():
-        waited = time.monotonic() - began
+        ended = time.monotonic()
+        waited = ended - began
         assert waited < timeout_seconds, f"{holds} did not hold within {timeout_seconds} s"
-        # What takes longer is looked at less often: to look takes its share of the machine too.
-        time.sleep(min(max(0.02, waited / 20), 0.1))
+        # To look takes its share of the machine too: what is dear to look at, or takes longer, is
+        # looked at less often.
+        time.sleep(min(max(0.02, 20 * (ended - looked), waited / 20), 0.1))
+        looked = time.monotonic()
 
 
 def children(pid: int) -> list[int]:

@@ -72,7 +72,8 @@ def serve(address: str, run) -> None:
             asker, _ = listener.accept()
             with asker:
                 message, descriptors, _, _ = socket.recv_fds(asker, 2**20, 3)
-                asker.sendall(bytes([run_apart(run, *json.loads(message), descriptors)]))
+                folder, words = json.loads(message)
+                asker.sendall(bytes([run_apart(run, folder, words, descriptors)]))
 
 
 def run_apart(run, folder: str, words: list[str], descriptors: list[int]) -> int:

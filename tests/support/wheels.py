@@ -4,6 +4,14 @@ import zipfile
 from pathlib import Path
 
 
+def package_wheel(folder: Path) -> Path:
+    """Where the build of this package puts the wheel."""
+    # Tests also copy this file to where a project is built, and there is no Sagehen.
+    from sagehen import __version__
+
+    return folder / f"sagehen-{__version__}-py3-none-any.whl"
+
+
 def make_wheel(folder: Path, name: str, version: str, requires: str = "") -> None:
     """A wheel of a module that says its own version."""
     folder.mkdir(parents=True, exist_ok=True)

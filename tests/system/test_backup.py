@@ -77,7 +77,7 @@ def test_a_backup_under_load_comes_back_as_it_was(make_server, short_path: Path)
     server.stop()
     restored = run_command("restore", short_path / "backup", "--home", server.home, "--replace")
     assert restored.status == 0, restored.stderr
-    assert f"`sagehen up --home {server.home}`" in restored.stdout.replace("\n", "")
+    assert f"sagehen up --home {server.home}" in restored.stdout.replace("\n", "")
     server.start()
     s3 = server.client("s3")
     seen = 0

@@ -1,4 +1,4 @@
-"""Several gateways on one port, which know of each other only by the board."""
+"""Several gateways on one port, which know of each other only by the in-flight table."""
 
 import concurrent.futures
 import json

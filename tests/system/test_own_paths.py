@@ -28,7 +28,7 @@ def all_routes() -> list[Route]:
         *stack_routes(None, None),  # type: ignore[arg-type]
         *service_routes(None),  # type: ignore[arg-type]
     ]
-    return OwnPaths(None, None, None, more=more).app.routes  # type: ignore[arg-type,return-value]
+    return OwnPaths(None, None, None, other_routes=more).app.routes  # type: ignore[arg-type,return-value]
 
 
 def requests():

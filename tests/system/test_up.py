@@ -26,7 +26,7 @@ def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str
         [SAGEHEN, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         env=clean_environment() | environment,
         check=False,
     )
@@ -265,7 +265,7 @@ def test_sigterm_ends_everything(started):
     roles = Server(started.home, {}, started.process).pids()
     assert set(roles) == {"gateway", "control", "agent"}
     started.process.send_signal(signal.SIGTERM)
-    assert started.process.wait(60) == 0
+    assert started.process.wait(120) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in roles.values())
     assert not (started.home / "run" / "address").exists()
     said = "".join(log.read_text() for log in (started.home / "logs").glob("*.log"))

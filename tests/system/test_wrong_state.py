@@ -58,7 +58,7 @@ def refusal(home: Path, **settings: str) -> str:
         [SAGEHEN, "up", "--home", str(home), "--port", "0"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         env=clean_environment() | SETTINGS | settings,
         check=False,
     )

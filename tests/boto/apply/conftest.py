@@ -5,6 +5,7 @@ import functools
 import pytest
 
 import sagehen.apply.run
+from sagehen.apply.client import connect
 from support.stacks import Stack
 
 
@@ -12,8 +13,8 @@ from support.stacks import Stack
 def connected_once():
     """To make clients takes longer than most runs: those of the same home share them."""
     with pytest.MonkeyPatch.context() as patch:
-        connect = functools.cache(sagehen.apply.run.connect)
-        patch.setattr(sagehen.apply.run, "connect", connect)
+        cached = functools.cache(connect)
+        patch.setattr(sagehen.apply.run, "connect", cached)
         yield
 
 

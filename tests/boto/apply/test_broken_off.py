@@ -35,9 +35,9 @@ def test_a_run_that_is_killed_is_gone_on_with_and_two_do_not_cross(stack, deploy
     eventually(lambda: "waited for" in second.stdout.readline())
     eventually(lambda: second.stdout.readline().startswith("Waiting for AWS::SageMaker::Endpoint"))
     second.send_signal(signal.SIGINT)
-    printed, _ = second.communicate(timeout=60)
+    printed, _ = second.communicate(timeout=120)
     assert second.returncode == 130, printed
-    assert "is still changing. Run the same again to go on." in printed
+    assert "is still changing. Run the same command again to continue." in printed
     gate.touch()
     stack.apply(served(url, 1, name))
     assert deploy.invoke(name) == "[5.0, 10.0]"
@@ -54,7 +54,7 @@ def test_before_the_first_step_a_signal_ends_a_run_at_once(stack):
     )
     eventually(lambda: opened_for_writing(stack.file))
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=30)
+    run.communicate(timeout=120)
     assert run.returncode != 0
 
 

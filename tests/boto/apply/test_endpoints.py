@@ -68,7 +68,7 @@ def test_what_fails_is_told_and_what_served_serves_on(stack, deploy):
 
     printed = stack.apply(served(bad, 2, name), status=1)
     assert "The update of AWS::SageMaker::Endpoint Endpoint" in printed
-    assert "it goes on as it was" in printed
+    assert "its previous configuration stays in effect" in printed
     assert deploy.invoke(name) == "[2.0, 4.0]"
     stack.apply(served(good, 2, name))
     assert deploy.invoke(name) == "[2.0, 4.0]"

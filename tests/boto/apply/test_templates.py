@@ -128,12 +128,12 @@ def test_whether_to_go_on_is_asked_at_a_terminal(stack, clients, monkeypatch):
     del template["Resources"]["B"]
     monkeypatch.setattr(sagehen.apply.run, "at_a_terminal", lambda: True)
     printed = stack.apply(template, status=1)
-    assert "Something is deleted or replaced. Go on? [y/N]" in printed
+    assert "Resources will be deleted or replaced. Continue? [y/N]" in printed
     count = str(clients["sns"].list_topics()).count(f":{stack.name}-")
     assert count == 2
-    assert "Go on?" not in stack.apply(template, "--yes")
+    assert "Continue?" not in stack.apply(template, "--yes")
     assert str(clients["sns"].list_topics()).count(f":{stack.name}-") == 1
-    assert "Go on?" not in stack.apply(template | {"Outputs": {"O": {"Value": "x"}}})
+    assert "Continue?" not in stack.apply(template | {"Outputs": {"O": {"Value": "x"}}})
     monkeypatch.undo()
 
 

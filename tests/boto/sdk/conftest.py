@@ -7,6 +7,7 @@ from typing import Any
 import boto3
 import pytest
 
+from support.sagemaker_sdk import check_schema_once
 from support.server import Server
 
 
@@ -22,6 +23,7 @@ def sdk(aws: Server) -> Iterator[Any]:
         patch.setattr(boto3, "DEFAULT_SESSION", None)
         import sagemaker
 
+        check_schema_once()
         reports: list[Any] = []
         patch.setattr(
             "sagemaker.telemetry.telemetry_logging._send_telemetry_request",

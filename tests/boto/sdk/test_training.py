@@ -148,6 +148,7 @@ def test_a_model_is_trained_deployed_and_asked(sdk, session, source, usual, aws,
         "ml.m5.large",
         entry_point="inference.py",
         source_dir=source(inference_dot_py=INFERENCE),
+        model_server_workers=1,  # each of which imports scikit-learn
         wait=False,
     )
     session.wait_for_endpoint(predictor.endpoint_name, poll=0.1)

@@ -173,7 +173,7 @@ def routed(steady) -> set[tuple[str, str]]:
 
 
 def counted(steady) -> int:
-    """Cells of the gateways' board that are not 0: neither is worked on anything, nor waited."""
+    """The gateways' cells that are not 0: no request may be in flight or waiting."""
     cells = memoryview((steady.server.home / "run" / "board").read_bytes()).cast("q")
     assert min(cells) >= 0
     return sum(cell != 0 for cell in cells)

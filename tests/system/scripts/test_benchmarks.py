@@ -55,6 +55,16 @@ def test_the_cost_of_a_signature_stands_next_to_botocores(server):
     assert re.search(r"^\| botocore, .* \| \d+\.\d \|$", finished.stdout, re.MULTILINE)
 
 
+def test_the_cost_of_a_connection_stands_next_to_the_parsers_and_to_another_checkouts(server):
+    source = str(BENCHMARKS.parent / "src")
+    finished = run("http1.py", server, "--seconds", "0.02", "--rounds", "1", "--before", source)
+    assert finished.returncode == 0, finished.stderr
+    assert "| side | before: µs a request | now: µs a request |" in finished.stdout
+    rows = re.findall(r"^\| (.*) \| \d+\.\d\d \| \d+\.\d\d \|$", finished.stdout, re.MULTILINE)
+    assert len(rows) == 5
+    assert {"the gateway's connection", "the model server's connection"} < set(rows)
+
+
 def test_the_cost_of_an_adapter_stands_next_to_the_bare_call(server):
     finished = run("adapters.py", server, "--only", "lightgbm,xgboost", "--seconds", "0.05")
     assert finished.returncode == 0, finished.stderr
@@ -131,7 +141,7 @@ def test_the_paced_generator_tells_right_answers_from_all_else(fickle_server, tm
     requests.write_text(json.dumps([["GET / HTTP/1.1\r\n\r\n", "right"]]))
     command = [sys.executable, str(BENCHMARKS / "paced.py"), "127.0.0.1", str(fickle_server)]
     finished = subprocess.run(
-        [*command, "1", "40", "0.25", str(requests)], capture_output=True, timeout=60, check=True
+        [*command, "1", "40", "0.25", str(requests)], capture_output=True, timeout=120, check=True
     )
     result = json.loads(finished.stdout)
     assert (result["sent"], result["right"], result["failed"]) == (10, 3, 7)
@@ -314,6 +324,6 @@ def test_the_generator_sends_as_many_as_it_is_told(fickle_server, tmp_path):
     requests.write_text(json.dumps(["GET / HTTP/1.1\r\n\r\n"]))
     command = [sys.executable, str(BENCHMARKS / "load.py"), "127.0.0.1", str(fickle_server)]
     finished = subprocess.run(
-        [*command, "1", "inf", str(requests), "3"], capture_output=True, timeout=60, check=True
+        [*command, "1", "inf", str(requests), "3"], capture_output=True, timeout=120, check=True
     )
     assert json.loads(finished.stdout)["failures"] == 1

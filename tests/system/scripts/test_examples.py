@@ -142,7 +142,7 @@ def test_a_template_is_applied_changed_and_taken_away(server):
         f"{text} — as in 'und'",
     ]
     assert "Plan: 7 to create." in printed
-    assert "The stack languages is gone." in printed
+    assert "The stack languages was deleted." in printed
 
 
 def test_every_example_is_listed_and_tested():

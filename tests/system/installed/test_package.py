@@ -1,9 +1,7 @@
-"""The wheel and the sdist: they build, hold everything, and the installed wheel runs."""
+"""The wheel and the sdist: they build and hold everything. `test_demo.py` runs the wheel's demo."""
 
 import hashlib
 import subprocess
-import sys
-import sysconfig
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -14,39 +12,9 @@ import pytest
 from sagehen import __version__
 from support.plain_http import ask
 from support.server import clean_environment, eventually, run_to_its_end
+from support.wheels import package_wheel
 
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the sdist, the wheel made from it, and below `direct` the tree's own wheel."""
-    folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "build", "--no-isolation"]
-    run_to_its_end([*build, "--outdir", str(folder), str(ROOT)], clean_environment())
-    direct = [*build, "--wheel", "--outdir", str(folder / "direct"), str(ROOT)]
-    run_to_its_end(direct, clean_environment())
-    return folder
-
-
-@pytest.fixture(scope="module")
-def scripts(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` of a virtual environment with the wheel, over this environment's libraries."""
-    folder = tmp_path_factory.mktemp("venv")
-    run_to_its_end(
-        [sys.executable, "-m", "venv", "--without-pip", str(folder)], clean_environment()
-    )
-    packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    # Behind the environment's own packages, so that the wheel is found before the editable install.
-    (packages / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
-    run_to_its_end([*pip, "--no-deps", "--no-index", str(wheel(built))], clean_environment())
-    return folder / "bin"
-
-
-def wheel(folder: Path) -> Path:
-    return folder / f"sagehen-{__version__}-py3-none-any.whl"
+SOURCE = Path(__file__).parents[3] / "src"
 
 
 def digests(path: Path) -> dict[str, str]:
@@ -55,7 +23,7 @@ def digests(path: Path) -> dict[str, str]:
 
 
 def test_the_sdist_builds_the_same_wheel_as_the_tree(built: Path) -> None:
-    assert digests(wheel(built)) == digests(wheel(built / "direct"))
+    assert digests(package_wheel(built)) == digests(package_wheel(built / "direct"))
 
 
 def test_the_wheel_has_every_file_of_the_package(built: Path) -> None:
@@ -65,7 +33,7 @@ def test_the_wheel_has_every_file_of_the_package(built: Path) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert "sagehen/state/migrations/new_state.sql" in files
-    packed = {name for name in digests(wheel(built)) if name.startswith("sagehen/")}
+    packed = {name for name in digests(package_wheel(built)) if name.startswith("sagehen/")}
     assert packed == files
 
 
@@ -99,9 +67,3 @@ def server(scripts: Path, short_path: Path) -> Iterator[Path]:
 
 def test_the_installed_wheel_runs_a_server(server: Path) -> None:
     assert ask((server / "run" / "address").read_text() + "/_sagehen/health").status == 200
-
-
-def test_the_installed_wheel_trains_deploys_and_predicts(scripts: Path) -> None:
-    assert "checks passed" in run_to_its_end(
-        [str(scripts / "sagehen"), "demo"], clean_environment()
-    )

@@ -1,4 +1,5 @@
-"""`sagehen demo`: the whole story runs, ends by itself, and tells when something is off."""
+"""`sagehen demo` of the installed wheel: the whole story runs, ends by itself, and tells when
+something is off."""
 
 import io
 import re
@@ -11,24 +12,23 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sagehen.app import demo
-from support.server import SAGEHEN, Server, clean_environment, eventually, run_to_its_end
+from support.server import Server, clean_environment, eventually, run_to_its_end
 
 
 @pytest.fixture(scope="module")
-def kept():
+def kept(scripts):
     """`sagehen demo --keep` when its story is told: the process, its server, what it printed."""
     folder = Path(tempfile.mkdtemp(prefix="sgh-"))
     server, printed = Server(folder / "home", {}), folder / "output"
     with printed.open("w") as output:
         running = subprocess.Popen(
-            [SAGEHEN, "demo", "--keep", "--home", str(server.home)],
+            [scripts / "sagehen", "demo", "--keep", "--home", str(server.home)],
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**clean_environment(), "COLUMNS": "120"},
         )
     try:
-        eventually(lambda: "is ready at" in printed.read_text(), 90)
+        eventually(lambda: "is ready at" in printed.read_text(), 150)
         yield running, server, printed.read_text()
     finally:
         running.kill()
@@ -65,17 +65,20 @@ def test_demo_sums_up(told):
     assert re.search(r"All \d+ checks passed", told)
 
 
-def test_demo_keeps_the_server_until_told_to_end_and_can_run_in_its_home_again(kept):
+def test_demo_keeps_the_server_until_told_to_end_and_can_run_in_its_home_again(kept, scripts):
     running, server, _ = kept
     assert server.client("sagemaker").list_endpoints()["Endpoints"]
     running.send_signal(signal.SIGINT)
-    assert running.wait(60) == 0
+    assert running.wait(120) == 0
     # Without --keep it ends by itself.
-    again = run_to_its_end([SAGEHEN, "demo", "--home", str(server.home)], clean_environment())
+    command = [str(scripts / "sagehen"), "demo", "--home", str(server.home)]
+    again = run_to_its_end(command, clean_environment())
     assert "checks passed" in again
 
 
 def test_demo_says_what_is_off(server):
+    from sagehen.app import demo
+
     output = io.StringIO()
     assert not demo.run(
         server.url, "AKIAWRONG", "wrong", "us-east-1", Console(file=output, width=200)
