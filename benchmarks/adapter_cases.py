@@ -21,7 +21,7 @@ class Case(NamedTuple):
     """The distribution whose version is shown."""
     make: Callable[[Path], Predict]
     dtype: str = "float32"
-    """Of the array that is ready for the bare call."""
+    """The type of the array for the bare call."""
 
 
 def training() -> tuple[Any, Any]:
@@ -86,10 +86,10 @@ def make_tensorflow(folder: Path) -> Predict:
     model.export(str(folder / "1"), verbose=False)
     loaded = tensorflow.saved_model.load(str(folder / "1"))
     signature = loaded.signatures["serving_default"]
-    (given,), (made,) = signature.structured_input_signature[1], signature.structured_outputs
+    (inputs,), (outputs,) = signature.structured_input_signature[1], signature.structured_outputs
 
     def predict(rows: Any, _loaded: Any = loaded) -> Any:
-        return signature(**{given: tensorflow.constant(rows)})[made].numpy()
+        return signature(**{inputs: tensorflow.constant(rows)})[outputs].numpy()
 
     return predict
 

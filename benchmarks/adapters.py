@@ -85,13 +85,13 @@ def line(name: str, model: Any, predict: Callable[[Any], Any], count: int, secon
 
 def check(name: str, answer: bytes, expected: Any) -> None:
     json.loads(answer)
-    found = [float(number) for number in NUMBER.findall(answer.decode())]
-    if not np.allclose(found, np.ravel(expected), rtol=1e-6):
-        raise Failed(f"{name} answers {found[:3]} …, the framework {np.ravel(expected)[:3]} …")
+    numbers = [float(number) for number in NUMBER.findall(answer.decode())]
+    if not np.allclose(numbers, np.ravel(expected), rtol=1e-6):
+        raise Failed(f"{name} answers {numbers[:3]} …, the framework {np.ravel(expected)[:3]} …")
 
 
 def least_microseconds(calls: list[Callable[[], Any]], seconds: float) -> list[float]:
-    """Of each call the least that a round took, in turns: what else goes on only adds to it."""
+    """Returns the shortest round of each call, in turns: other load only adds time."""
     rounds = [calls_in(call, ROUND_SECONDS) for call in calls]
     least = [float("inf")] * len(calls)
     end = time.perf_counter() + seconds * len(calls)
@@ -101,7 +101,7 @@ def least_microseconds(calls: list[Callable[[], Any]], seconds: float) -> list[f
             for _ in range(times):
                 call()
             least[at] = min(least[at], (time.perf_counter() - start) / times)
-    return [each * 1e6 for each in least]
+    return [seconds_of_call * 1e6 for seconds_of_call in least]
 
 
 def calls_in(call: Callable[[], Any], seconds: float) -> int:

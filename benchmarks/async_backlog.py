@@ -16,7 +16,7 @@ from async_peers import SENDERS, TEXTS
 from async_sides import NAME, OUTPUTS, deploy, input_of, scale_to_zero, side
 from frame import Measured, put_under_load
 from inside import Inside
-from others import Others
+from other_load import OtherLoad
 from sides import Server, server
 from sqlalchemy import Connection
 
@@ -50,16 +50,16 @@ class Level:
 
     rows: int
     milliseconds: Measured
-    """Of each step, its share of the wait for the disk included; `<step> alone` without it."""
+    """By step, including its share of the wait for the disk; `<step> alone` excludes it."""
     disk_mib: float
-    """Of the whole state."""
+    """size of the whole state"""
     memory_mib: Measured
     """Resident, by role, after the server was asked for a while; empty where it was not."""
     through_server: Measured
     """Enqueues through the gateway; empty likewise."""
 
 
-def measure(levels: Sequence[int], seconds: float, others: Others) -> list[Level]:
+def measure(levels: Sequence[int], seconds: float, other_load: OtherLoad) -> list[Level]:
     """A queue that grows from level to level; the server runs over the first and the last."""
     with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as name:
         folder, queues, servers = Path(name), [], []
@@ -72,19 +72,21 @@ def measure(levels: Sequence[int], seconds: float, others: Others) -> list[Level
             growing.fill(rows)
             queues.append(growing.copy(folder / f"{rows}.db"))
             ends = rows in (levels[0], levels[-1])
-            servers.append(over_backlog(folder, seconds, others) if ends else ({}, {}))
-        spent = others.undisturbed(partial(measure_in_turns, queues, seconds))
+            servers.append(over_backlog(folder, seconds, other_load) if ends else ({}, {}))
+        spent = other_load.undisturbed(partial(measure_in_turns, queues, seconds))
         return [
-            Level(rows, steps, queue.mebibytes(), *asked)
-            for rows, steps, queue, asked in zip(levels, spent, queues, servers, strict=True)
+            Level(rows, steps, queue.mebibytes(), *through_server)
+            for rows, steps, queue, through_server in zip(
+                levels, spent, queues, servers, strict=True
+            )
         ]
 
 
-def over_backlog(folder: Path, seconds: float, others: Others) -> tuple[Measured, Measured]:
+def over_backlog(folder: Path, seconds: float, other_load: OtherLoad) -> tuple[Measured, Measured]:
     """Measures the server's memory, and how fast it accepts requests."""
     with server(folder) as running:
-        asked = others.undisturbed(partial(ask, running, seconds))
-        return memory_of(running), asked
+        through_server = other_load.undisturbed(partial(ask, running, seconds))
+        return memory_of(running), through_server
 
 
 def measure_in_turns(queues: Sequence["Queue"], seconds: float) -> list[Measured]:
@@ -100,7 +102,7 @@ def measure_in_turns(queues: Sequence["Queue"], seconds: float) -> list[Measured
             so_far.append(queue.one_round())
     for queue in queues:
         queue.close()
-    return [{step: usual([one[step] for one in of]) for step in of[0]} for of in rounds]
+    return [{step: usual([measured[step] for measured in of]) for step in of[0]} for of in rounds]
 
 
 def usual(milliseconds: Sequence[float]) -> float:
@@ -164,18 +166,18 @@ class Queue:
 
 
 def steps() -> dict[str, Callable[[Connection], object]]:
-    """By name; what is leased is ended."""
+    """Returns the steps by name; leased requests are ended."""
     requests, now = make_requests(AT_ONCE), time.time()
-    held: list[tuple[int, int]] = []
+    leases: list[tuple[int, int]] = []
 
     def lease(connection: Connection) -> None:
         until = now + LEASE_SECONDS
         leased = async_leases.lease(connection, NAME, AT_ONCE, "benchmark", now, until)
-        held.extend((one.sequence, one.attempt) for one in leased)
+        leases.extend((request.sequence, request.attempt) for request in leased)
 
     def end(connection: Connection) -> None:
         done = AsyncOutcome(state=AsyncState.SUCCEEDED, content_type="text/plain", status=200)
-        for sequence, attempt in held:
+        for sequence, attempt in leases:
             async_leases.finish(connection, sequence, attempt, done, now)
 
     return {

@@ -26,13 +26,13 @@ from async_sides import CONTESTANTS, KEYS
 from descendants import adopt_orphans, end_all
 from environments import CACHE, version_of
 from frame import WARM_UP_SHARE, keep, numbers, options, some
-from others import Others
+from other_load import OtherLoad
 from sides import Failed
 
 PARTS = ("enqueue", "through", "backlog")
 FIRST_THROUGH = 128
 """Requests of the warm-up, which tells how many make a measurement of about the wanted time."""
-MOST_THROUGH = 20_000
+MAX_THROUGH = 20_000
 
 
 def main() -> None:
@@ -40,12 +40,12 @@ def main() -> None:
     adopt_orphans()
     # As Ctrl-C does: what runs is ended first.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended by SIGTERM."))
-    bench = Bench(arguments.seconds, arguments.cache, Others(ignored=arguments.at_once))
+    bench = Bench(arguments.seconds, arguments.cache, OtherLoad(ignored=arguments.at_once))
     queues = bench.measure_all(arguments.only, arguments.parts, arguments.repeats)
     levels = []
     if "backlog" in arguments.parts:
-        levels = async_backlog.measure(arguments.levels, arguments.seconds, bench.others)
-    report = render(queues, levels, bench.others)
+        levels = async_backlog.measure(arguments.levels, arguments.seconds, bench.other_load)
+    report = render(queues, levels, bench.other_load)
     print(report)
     if arguments.save:
         keep(report, "async-inference")
@@ -67,7 +67,7 @@ class Bench:
 
     seconds: float
     cache: Path
-    others: Others
+    other_load: OtherLoad
 
     def measure_all(self, keys: Sequence[str], parts: Sequence[str], repeats: int) -> list[Queue]:
         chosen = {
@@ -83,7 +83,7 @@ class Bench:
         return list(chosen.values())
 
     def measure(self, contestant: Contestant, queue: Queue, parts: Sequence[str]) -> None:
-        """Once, into what is known of the queue."""
+        """Measures once and adds the results to `queue`."""
         try:
             if "enqueue" in parts or "through" in parts:
                 with empty_folder() as folder, contestant.start(folder, self.cache) as running:
@@ -91,8 +91,8 @@ class Bench:
                         self.measure_through(running, queue)
                     if "enqueue" in parts:
                         self.measure_enqueue(running, queue)
-            found = version_of(contestant.package, contestant.environment, self.cache)
-            queue.version = f"{contestant.package} {found}"
+            version = version_of(contestant.package, contestant.environment, self.cache)
+            queue.version = f"{contestant.package} {version}"
         except Failed as failure:
             queue.failure = str(failure)
             print(f"{contestant.name}: {failure}", file=sys.stderr)
@@ -101,18 +101,18 @@ class Bench:
         with running.resting() as enqueue:
             for connections in CONNECTIONS:
                 enqueue(connections, WARM_UP_SHARE * self.seconds)
-                once = self.others.undisturbed(partial(enqueue, connections, self.seconds))
+                once = self.other_load.undisturbed(partial(enqueue, connections, self.seconds))
                 queue.add({connections: once})
-                told(queue, f"{connections:2} connections", once)
+                describe_progress(queue, f"{connections:2} connections", once)
 
     def measure_through(self, running: Running, queue: Queue) -> None:
         with running.working() as ways:
-            for asked, through in ways.items():
+            for input_kind, through in ways.items():
                 rate = through(FIRST_THROUGH)["requests_per_second"]
-                count = max(FIRST_THROUGH, min(MOST_THROUGH, int(rate * self.seconds)))
-                once = self.others.undisturbed(partial(through, count))
-                queue.through.setdefault(asked, []).append(once["requests_per_second"])
-                told(queue, asked or "through", once)
+                count = max(FIRST_THROUGH, min(MAX_THROUGH, int(rate * self.seconds)))
+                once = self.other_load.undisturbed(partial(through, count))
+                queue.through.setdefault(input_kind, []).append(once["requests_per_second"])
+                describe_progress(queue, input_kind or "through", once)
 
 
 @contextmanager
@@ -126,9 +126,9 @@ def empty_folder() -> Iterator[Path]:
             end_all()
 
 
-def told(queue: Queue, what: str, once: dict[str, float]) -> None:
+def describe_progress(queue: Queue, title: str, once: dict[str, float]) -> None:
     rate = once["requests_per_second"]
-    print(f"  {queue.name:66} {what:15} {rate:8.0f}/s", file=sys.stderr)
+    print(f"  {queue.name:66} {title:15} {rate:8.0f}/s", file=sys.stderr)
 
 
 if __name__ == "__main__":

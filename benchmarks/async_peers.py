@@ -17,9 +17,9 @@ from peer_servers import START_SECONDS, reason
 from sides import HERE, Failed, free_port, process, wait_for
 
 TEXTS = [f"{number:04}".ljust(100, ".") for number in range(64)]
-"""What the tasks echo."""
+"""inputs of the tasks, which echo them"""
 SENDERS = 64
-"""That put tasks in where the way through the queue is measured."""
+"""threads that enqueue tasks while the way through the queue is measured"""
 
 Enqueue = Callable[[int, float], Measured]
 """Gets the number of connections, and seconds."""
@@ -39,7 +39,7 @@ class Running:
 
 @dataclass(frozen=True)
 class Contestant:
-    """A queue, in one way of keeping what it was given."""
+    """A task queue with one kind of persistence."""
 
     key: str
     name: str
@@ -54,19 +54,19 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Client:
-    """A peer's own, in a process of its own."""
+    """A peer's client library, in a separate process."""
 
-    made: Environment
+    peer_environment: Environment
     folder: Path
     variables: dict[str, str]
 
-    def command(self, what: str, threads: int, amount: float) -> list[str]:
-        python = str(self.made.tools / "python")
-        return [python, "client.py", what, str(threads), str(amount), "texts.json"]
+    def command(self, mode: str, threads: int, amount: float) -> list[str]:
+        python = str(self.peer_environment.tools / "python")
+        return [python, "client.py", mode, str(threads), str(amount), "texts.json"]
 
-    def ask(self, what: str, threads: int, amount: float) -> Measured:
+    def ask(self, mode: str, threads: int, amount: float) -> Measured:
         finished = subprocess.run(
-            self.command(what, threads, amount),
+            self.command(mode, threads, amount),
             cwd=self.folder,
             env={**os.environ, **self.variables},
             capture_output=True,
@@ -75,12 +75,12 @@ class Client:
         )
         if finished.returncode:
             raise Failed(f"The client: {finished.stderr.strip().splitlines()[-1]}")
-        found: Measured = json.loads(finished.stdout.splitlines()[-1])
-        return found
+        measured: Measured = json.loads(finished.stdout.splitlines()[-1])
+        return measured
 
     @contextmanager
     def served(self, worker: list[str]) -> Iterator[None]:
-        """By a worker, which has done a first task."""
+        """Runs a worker that has completed a first task."""
         log = self.folder / "log.txt"
         with process(worker, log, self.folder, **self.variables) as running:
             try:
@@ -94,8 +94,8 @@ class Client:
 
 @contextmanager
 def client(key: str, fsync: str, folder: Path, cache: Path) -> Iterator[Client]:
-    """With a Redis, which has as broker and for results what was put in on disk."""
-    made = environment(key, cache, libraries=())
+    """Starts a Redis, which keeps tasks and results on disk, and yields its client."""
+    peer_environment = environment(key, cache, libraries=())
     shutil.copytree(PEERS / key, folder, dirs_exist_ok=True)
     (folder / "texts.json").write_text(json.dumps(TEXTS))
     with redis(folder, fsync) as port:
@@ -106,12 +106,12 @@ def client(key: str, fsync: str, folder: Path, cache: Path) -> Iterator[Client]:
             "TMPDIR": str(folder),
             "RAY_USAGE_STATS_ENABLED": "0",
         }
-        yield Client(made, folder, made.variables | urls)
+        yield Client(peer_environment, folder, peer_environment.variables | urls)
 
 
 @contextmanager
 def redis(folder: Path, fsync: str) -> Iterator[int]:
-    """The port of one that appends what it is told to a file; `fsync` is how often to the disk."""
+    """Yields the port of a Redis with an append-only file; `fsync` is its policy for syncing."""
     port = free_port()
     command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)]
     command += ["--save", "", "--appendonly", "yes", "--appendfsync", fsync]
@@ -136,19 +136,19 @@ def peer(
 
         @contextmanager
         def working() -> Iterator[dict[str, Through]]:
-            with asking.served(worker_of(asking.made)):
+            with asking.served(worker_of(asking.peer_environment)):
                 yield {"": partial(asking.ask, "through", SENDERS)}
 
         yield Running(working, lambda: nullcontext(partial(asking.ask, "enqueue")))
 
 
-def celery_worker(made: Environment) -> list[str]:
-    """With as many processes as there are cores, which is how it comes."""
-    return [str(made.tools / "celery"), "-A", "tasks", "worker", "-l", "WARNING"]
+def celery_worker(peer_environment: Environment) -> list[str]:
+    """Returns the command of a worker with one process per core, Celery's default."""
+    return [str(peer_environment.tools / "celery"), "-A", "tasks", "worker", "-l", "WARNING"]
 
 
-def ray_worker(made: Environment) -> list[str]:
-    return [str(made.tools / "python"), "app.py"]
+def ray_worker(peer_environment: Environment) -> list[str]:
+    return [str(peer_environment.tools / "python"), "app.py"]
 
 
 def celery(key: str, fsync: str, durable: str) -> Contestant:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from async_backlog import AT_ONCE, STEPS, Level
 from frame import heading, row_of
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 from peer_results import Result, verdict
 
 CONNECTIONS = (1, 8, 64)
 ENQUEUES_PER_SECOND = 2000
-MOST_ROWS = 1_000_000
+MAX_ROWS = 1_000_000
 DISK_MIB = 1e9 / 2**20
 MEMORY_MIB = 200e6 / 2**20
 FLAT_TIMES = 1.5
@@ -21,19 +21,19 @@ PACKAGES = ("sagehen", "uvloop", "httptools", "sqlalchemy")
 
 @dataclass
 class Queue(Result):
-    """What was measured of one queue; of a server's Result, what is put in at each number of
-    connections."""
+    """The figures of one queue. For a server, the rates at which requests were enqueued, by number
+    of connections."""
 
     durable: str = ""
     through: dict[str, list[float]] = field(default_factory=dict)
-    """Requests a second, from the first that is put in to the last answer, by what is asked."""
+    """Requests a second, from the first task enqueued to the last answer, by kind of input."""
 
 
-def render(queues: Sequence[Queue], levels: Sequence[Level], others: Others) -> str:
+def render(queues: Sequence[Queue], levels: Sequence[Level], other_load: OtherLoad) -> str:
     lines = [
         *heading("Asynchronous inference"),
         *describe_machine(PACKAGES),
-        others.describe(),
+        other_load.describe(),
         *enqueue_table([queue for queue in queues if queue.measured]),
         *through_table([queue for queue in queues if queue.through]),
         *(backlog_table(levels) if levels else []),
@@ -58,7 +58,7 @@ def enqueue_table(queues: Sequence[Queue]) -> list[str]:
         "",
         f"| queue | version | on disk by |{columns}",
         f"|{'---|' * (3 + 3 * len(CONNECTIONS))}",
-        *(row_of([one.name, one.version, one.durable, *put_in(one)]) for one in queues),
+        *(row_of([queue.name, queue.version, queue.durable, *put_in(queue)]) for queue in queues),
     ]
 
 
@@ -80,15 +80,15 @@ def through_table(queues: Sequence[Queue]) -> list[str]:
         "| queue | requests/s |",
         "|---|---|",
         *(
-            row_of([", ".join(filter(None, (queue.name, asked))), f"{middle:,.0f}"])
+            row_of([", ".join(filter(None, (queue.name, input_kind))), f"{middle:,.0f}"])
             for queue in queues
-            for asked, middle in middles(queue)
+            for input_kind, middle in middles(queue)
         ),
     ]
 
 
 def middles(queue: Queue) -> list[tuple[str, float]]:
-    return [(asked, statistics.median(rates)) for asked, rates in queue.through.items()]
+    return [(input_kind, statistics.median(rates)) for input_kind, rates in queue.through.items()]
 
 
 def backlog_table(levels: Sequence[Level]) -> list[str]:
@@ -125,7 +125,7 @@ def targets(queues: Sequence[Queue], levels: Sequence[Level]) -> list[str]:
     lines = [enqueue_target(queue) for queue in ours]
     if levels:
         lines += [flat(levels, step) for step in STEPS]
-    if levels and levels[-1].rows >= MOST_ROWS:
+    if levels and levels[-1].rows >= MAX_ROWS:
         lines += size_targets(levels[0], levels[-1])
     return lines or ["- The run tells nothing about them."]
 

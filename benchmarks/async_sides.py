@@ -20,7 +20,7 @@ from sides import ROLE, Failed, Server, Side, packed, server
 
 BUCKET = "benchmark"
 NAME = "echo"
-"""Of the endpoint, its configuration and its model."""
+"""the name of the endpoint, its configuration and its model"""
 OUTPUTS = f"s3://{BUCKET}/outputs"
 INPUTS = f"s3://{BUCKET}/inputs"
 CONCURRENCY = 64
@@ -68,7 +68,7 @@ def deploy(running: Server, folder: Path) -> None:
 
 
 def scale_to_zero(running: Server) -> None:
-    """It goes on accepting, and nothing is done."""
+    """Removes all instances: the endpoint still accepts requests, and processes none."""
     capacity = {"VariantName": "AllTraffic", "DesiredInstanceCount": 0}
     running.client("sagemaker").update_endpoint_weights_and_capacities(
         EndpointName=NAME, DesiredWeightsAndCapacities=[capacity]
@@ -131,11 +131,11 @@ def resting(running: Server) -> Iterator[Enqueue]:
 
 
 def go_through(running: Server, at_input: bool, count: int) -> Measured:
-    """From the first request to when every output lies in S3, and is the right one."""
+    """Measures from the first request until every output is in S3 and correct."""
     outputs, runtime = uuid.uuid4().hex, running.client("sagemaker-runtime")
     sent = list(islice(cycle(TEXTS), count))
-    asked = side(running, at_input, outputs)
-    began = put_under_load(asked, TEXTS, SENDERS, math.inf, count - 1)["began"]
+    client_side = side(running, at_input, outputs)
+    began = put_under_load(client_side, TEXTS, SENDERS, math.inf, count - 1)["began"]
     # The last by itself, as load.py keeps no answers: where its output is, the others are.
     last = runtime.invoke_endpoint_async(
         EndpointName=NAME,
@@ -143,10 +143,10 @@ def go_through(running: Server, at_input: bool, count: int) -> Measured:
         S3OutputPathExtension=outputs,
         **({"InputLocation": input_of(sent[-1])} if at_input else {"Body": sent[-1].encode()}),
     )
-    found = wait_for_outputs(running, last["OutputLocation"], count)
+    outputs_found = wait_for_outputs(running, last["OutputLocation"], count)
     elapsed = time.perf_counter() - began
     # An ETag is the MD5 of what was put.
-    if found != Counter(hashlib.md5(text.encode()).hexdigest() for text in sent):
+    if outputs_found != Counter(hashlib.md5(text.encode()).hexdigest() for text in sent):
         raise Failed("Sagehen's outputs are not what was sent.")
     return {"requests_per_second": count / elapsed}
 
@@ -156,17 +156,17 @@ def wait_for_outputs(running: Server, last: str, count: int) -> Counter[str]:
     s3, deadline = running.client("s3"), time.perf_counter() + LONGEST_SECONDS
     key = last.removeprefix(f"s3://{BUCKET}/")
     pages = s3.get_paginator("list_objects_v2")
-    found: Counter[str] = Counter()
+    etags: Counter[str] = Counter()
     while time.perf_counter() < deadline:
         # The queue is worked off in order: before the last is done, a listing is only a burden.
         if is_there(s3, key):
             prefix = key.rpartition("/")[0] + "/"
             listed = pages.paginate(Bucket=BUCKET, Prefix=prefix).search("Contents[].ETag")
-            found = Counter(tag.strip('"') for tag in listed)
-            if found.total() >= count:
-                return found
+            etags = Counter(tag.strip('"') for tag in listed)
+            if etags.total() >= count:
+                return etags
         time.sleep(LOOK_SECONDS)
-    raise Failed(f"Sagehen: {found.total()} of {count} outputs in {LONGEST_SECONDS} s.")
+    raise Failed(f"Sagehen: {etags.total()} of {count} outputs in {LONGEST_SECONDS} s.")
 
 
 def is_there(s3: object, key: str) -> bool:

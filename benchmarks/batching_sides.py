@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from batching_models import Kind, Made, first_number
+from batching_models import Kind, StoredModel, first_number
 from environments import Environment
 from peer_servers import Form, Plan, mlserver, serve
 from sides import ROLE, Server, Side, packed, server
@@ -22,16 +22,16 @@ class Contestant:
     key: str
     name: str
     package: str
-    start: Callable[[Kind, Made, Path, Path], AbstractContextManager[Side]]
+    start: Callable[[Kind, StoredModel, Path, Path], AbstractContextManager[Side]]
     """Gets the model, an empty folder and the cache of environments."""
 
 
 @contextmanager
 def sagehen(
-    kind: Kind, made: Made, folder: Path, cache: Path, **environment: str
+    kind: Kind, stored: StoredModel, folder: Path, cache: Path, **environment: str
 ) -> Iterator[Side]:
     with server(folder) as running:
-        deploy(kind, made, running, environment)
+        deploy(kind, stored, running, environment)
         host, port = running.address
         yield Side("Sagehen", host, port, partial(ask_sagehen, running, kind), first_number)
 
@@ -40,10 +40,10 @@ def ask_sagehen(running: Server, kind: Kind, question: str) -> bytes:
     return running.signed_request(NAME, kind.body % question, Content_Type=kind.content_type)
 
 
-def deploy(kind: Kind, made: Made, running: Server, environment: dict[str, str]) -> None:
+def deploy(kind: Kind, stored: StoredModel, running: Server, environment: dict[str, str]) -> None:
     s3, control = running.client("s3"), running.client("sagemaker")
     s3.create_bucket(Bucket=BUCKET)
-    s3.put_object(Bucket=BUCKET, Key="model.tar.gz", Body=packed(made.files))
+    s3.put_object(Bucket=BUCKET, Key="model.tar.gz", Body=packed(stored.files))
     container = {
         "Image": kind.image,
         "ModelDataUrl": f"s3://{BUCKET}/model.tar.gz",
@@ -64,24 +64,26 @@ def deploy(kind: Kind, made: Made, running: Server, environment: dict[str, str])
 
 def peer(
     key: str, plan_for: Callable[[Kind, Environment, Path, int], Plan]
-) -> Callable[[Kind, Made, Path, Path], AbstractContextManager[Side]]:
-    def start(kind: Kind, made: Made, folder: Path, cache: Path) -> AbstractContextManager[Side]:
+) -> Callable[[Kind, StoredModel, Path, Path], AbstractContextManager[Side]]:
+    def start(
+        kind: Kind, stored: StoredModel, folder: Path, cache: Path
+    ) -> AbstractContextManager[Side]:
         plan = partial(plan_for, kind)
-        return serve(key, plan, made.path, folder, cache, kind.requirements, kind.key)
+        return serve(key, plan, stored.path, folder, cache, kind.requirements, kind.key)
 
     return start
 
 
-def litserve(kind: Kind, made: Environment, folder: Path, port: int) -> Plan:
+def litserve(kind: Kind, peer_environment: Environment, folder: Path, port: int) -> Plan:
     question = '"%s"' if _asks_texts(kind) else "[%s]"
     form = Form("application/json", f'{{"question": {question}}}', first_number)
-    command = [str(made.tools / "python"), "app.py", str(port)]
+    command = [str(peer_environment.tools / "python"), "app.py", str(port)]
     return Plan(command, "/predict", form, {"BENCHMARK_KIND": kind.key})
 
 
-def mlserver_batching(kind: Kind, made: Environment, folder: Path, port: int) -> Plan:
+def mlserver_batching(kind: Kind, peer_environment: Environment, folder: Path, port: int) -> Plan:
     plan = mlserver(
-        made,
+        peer_environment,
         folder,
         port,
         MLSERVER_PARALLEL_WORKERS="0",

@@ -15,13 +15,13 @@ class Contender:
     """A server in one of its modes."""
 
     key: str
-    """What --only calls it; of a peer, its folder in peers/ too."""
+    """The name for --only; for a peer also its folder in peers/."""
     name: str
     package: str
     start: Callable[[Path, Path, Path], AbstractContextManager[Side]]
     """Gets the model's file, an empty folder and the cache of environments."""
     mode: str = ""
-    """Of a framework: "default", as it comes, or "best", by documented settings."""
+    """For a framework: "default", or "best" with documented settings."""
 
 
 def peer(key: str, name: str, plan: peers.Planner, mode: str = "", package: str = "") -> Contender:

@@ -8,11 +8,11 @@ import psutil
 PR_SET_CHILD_SUBREAPER = 36
 END_TIMEOUT_SECONDS = 10
 TRIES = 3
-"""As what is killed may just have started something."""
+"""A killed process may just have started another one."""
 
 
 def adopt_orphans() -> None:
-    """From now on, processes below us whose parent ends become our children: none gets away."""
+    """Makes this process the parent of orphaned descendants, so that none escapes."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
 
@@ -28,7 +28,7 @@ def end_all() -> None:
 
 
 def proportional_mebibytes() -> float:
-    """What all processes below us hold, what several share counted once."""
+    """Returns the memory of all descendants; shared pages count once."""
     total = 0
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
@@ -37,7 +37,7 @@ def proportional_mebibytes() -> float:
 
 
 def resident_mebibytes() -> float:
-    """What all processes below us hold, each counted by itself as `top` does."""
+    """Returns the sum of all descendants' resident memory, as `top` shows it."""
     total = 0
     for process in psutil.Process().children(recursive=True):
         try:

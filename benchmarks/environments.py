@@ -18,12 +18,12 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sagehe
 JAVA = ("java", "openjdk-17-jre-headless")
 REDIS = ("redis-server", "redis-server")
 PROGRAMS = {"torchserve": JAVA, "mms": JAVA, "celery": REDIS, "ray_async": REDIS}
-"""What a peer needs of the machine, and the Debian package that has it."""
+"""A program that a peer needs, and the Debian package that contains it."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What is installed for one peer."""
+    """The Python environment of one peer."""
 
     folder: Path
 
@@ -38,7 +38,7 @@ class Environment:
 
     @property
     def variables(self) -> dict[str, str]:
-        """As if it were activated, with what the peers share in reach."""
+        """Returns variables of the activated environment, with the peers' common modules."""
         return {
             "PATH": f"{self.tools}:{os.environ['PATH']}",
             "VIRTUAL_ENV": str(self.folder),
@@ -61,32 +61,32 @@ def environment(
         same_model() if libraries is None else libraries
     )
     alone = listed(PEERS / peer / "without-dependencies.txt")
-    made = Environment(cache.resolve() / "-".join(filter(None, (peer, model))))
-    note = made.folder / "made-of.txt"
-    wanted = "\n".join([f"Python {sys.version}", *requirements, *alone])
-    if not note.exists() or note.read_text() != wanted:
+    peer_environment = Environment(cache.resolve() / "-".join(filter(None, (peer, model))))
+    note = peer_environment.folder / "made-of.txt"
+    specification = "\n".join([f"Python {sys.version}", *requirements, *alone])
+    if not note.exists() or note.read_text() != specification:
         print(f"{peer}: installing {', '.join(requirements + alone)}", file=sys.stderr)
-        shutil.rmtree(made.folder, ignore_errors=True)
-        venv.create(made.folder, with_pip=True)
-        install(made, requirements)
+        shutil.rmtree(peer_environment.folder, ignore_errors=True)
+        venv.create(peer_environment.folder, with_pip=True)
+        install(peer_environment, requirements)
         if alone:
-            install(made, ["--no-deps", *alone])
+            install(peer_environment, ["--no-deps", *alone])
         # Last: an environment without it is made again.
-        note.write_text(wanted)
-    return made
+        note.write_text(specification)
+    return peer_environment
 
 
 def listed(file: Path) -> list[str]:
-    """What a file of requirements asks for; nothing where there is none."""
+    """Returns the requirements in a file, or nothing if it is missing."""
     lines = file.read_text().splitlines() if file.exists() else []
     return [line for line in lines if not line.startswith("#")]
 
 
 def version_of(package: str, peer: str, cache: Path) -> str:
-    """Of what stands in the peer's environment; without one, in our own."""
-    made = Environment(cache.resolve() / peer)
-    path = [str(made.packages)] if made.folder.exists() else sys.path
-    return next(found.version for found in distributions(name=package, path=path))
+    """Returns the version in the peer's environment, or in ours if it has none."""
+    peer_environment = Environment(cache.resolve() / peer)
+    path = [str(peer_environment.packages)] if peer_environment.folder.exists() else sys.path
+    return next(distribution.version for distribution in distributions(name=package, path=path))
 
 
 def same_model() -> list[str]:
@@ -94,9 +94,9 @@ def same_model() -> list[str]:
     return [f"xgboost-cpu=={version('xgboost-cpu')}"]
 
 
-def install(made: Environment, requirements: list[str]) -> None:
-    log = made.folder / "pip-log.txt"
-    pip = [str(made.tools / "python"), "-m", "pip", "install", "--progress-bar", "off"]
+def install(peer_environment: Environment, requirements: list[str]) -> None:
+    log = peer_environment.folder / "pip-log.txt"
+    pip = [str(peer_environment.tools / "python"), "-m", "pip", "install", "--progress-bar", "off"]
     with log.open("wb") as output:
         finished = subprocess.run([*pip, *requirements], stdout=output, stderr=output, check=False)
     if finished.returncode:

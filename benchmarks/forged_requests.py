@@ -101,12 +101,12 @@ async def _every_form(app: Recording, name: str, spoken: str | None) -> Counter[
     counted: Counter[str] = Counter()
     for base in bases(name, spoken):
         counted["operations"] += 1
-        for kind, one in _forms_of(base):
+        for kind, forged in _forms_of(base):
             counted[kind] += 1
-            await app.ask(one.sent.request, one.sent.lines)
+            await app.ask(forged.sent.request, forged.sent.lines)
             if app.executed:
                 counted[f"carried out: {kind}"] += 1
-                print(f"CARRIED OUT {kind}, {one}: {app.executed}", file=sys.stderr)
+                print(f"CARRIED OUT {kind}, {forged}: {app.executed}", file=sys.stderr)
                 app.executed.clear()
     return counted
 
@@ -115,21 +115,21 @@ def _forms_of(base: Base) -> Iterator[tuple[str, Forged]]:
     name = base.signing_name
     two = list(ambiguous(base))
     behind = [] if (base.service, base.operation) in LINKED else list(linked(base))
-    for one in (Forged("plain", base.sent), *behind, *two):
-        yield "unsigned", Forged(one.how, unsigned(one.sent))
-    for one in (Forged("plain", base.sent), *two):
-        right = signed(one.sent, name)
-        link = signed(one.sent, name, "link")
-        guessed = signed(one.sent, name, secret="guessed")
+    for forged in (Forged("plain", base.sent), *behind, *two):
+        yield "unsigned", Forged(forged.how, unsigned(forged.sent))
+    for forged in (Forged("plain", base.sent), *two):
+        right = signed(forged.sent, name)
+        link = signed(forged.sent, name, "link")
+        guessed = signed(forged.sent, name, secret="guessed")
         for wrong in wrongly_signed(right, link, guessed):
             # In small letters the parameters of a signature are none: a link of SNS stays one.
             if wrong.how != "link, small letters" or (base.service, base.operation) not in LINKED:
-                yield "wrongly signed", Forged(f"{one.how}, {wrong.how}", wrong.sent)
-    for one in two:
-        yield "rightly signed, two operations named", Forged(one.how, signed(one.sent, name))
+                yield "wrongly signed", Forged(f"{forged.how}, {wrong.how}", wrong.sent)
+    for forged in two:
+        yield "rightly signed, two operations named", Forged(forged.how, signed(forged.sent, name))
         yield (
             "rightly signed, two operations named",
-            Forged(one.how, signed(one.sent, name, "link")),
+            Forged(forged.how, signed(forged.sent, name, "link")),
         )
 
 
@@ -141,12 +141,12 @@ def mutate(seed: int) -> Counter[str]:
 
 
 _BASES: list[tuple[Base, str, Sent, Executed]] = []
-"""What is changed, and what it means as it is; made once in each process."""
+"""valid requests to mutate, each with its meaning; made once in each process"""
 
 
 async def _mutate(app: Recording, rng: random.Random) -> Counter[str]:
     if not _BASES:
-        _BASES.extend([one async for one in _rightly_signed(app)])
+        _BASES.extend([entry async for entry in _rightly_signed(app)])
     counted: Counter[str] = Counter()
     for _ in range(PIECE):
         base, how, sent, meaning = rng.choice(_BASES)
@@ -187,12 +187,16 @@ def _as_signed(done: Executed) -> Executed:
 async def _rightly_signed(app: Recording) -> Any:
     """Each operation by a header and by links, those that are carried out."""
     own = Base("execute-api", "PUT", "", "execute-api", Sent("PUT", "/_sagehen/stacks/a"), "GET")
-    every = [one for name, spoken in SPOKEN for one in bases(name, spoken)]
+    every = [entry for name, spoken in SPOKEN for entry in bases(name, spoken)]
     # So that half of all requests are not SageMaker's: one in four of long lists.
-    counts = Counter((one.service, one.protocol) for one in every)
+    counts = Counter((entry.service, entry.protocol) for entry in every)
     numbered = enumerate(every)
-    kept = [one for at, one in numbered if counts[one.service, one.protocol] < 100 or at % 4 == 0]
-    for base, how in itertools.product([own] * 20 + kept, ("header", "link", "old link")):
+    selected = [
+        entry
+        for at, entry in numbered
+        if counts[entry.service, entry.protocol] < 100 or at % 4 == 0
+    ]
+    for base, how in itertools.product([own] * 20 + selected, ("header", "link", "old link")):
         if how == "old link" and (base.service != "s3" or "x-amz-" in str(base.sent.headers)):
             continue
         sent = signed(base.sent, base.signing_name, how)
@@ -217,7 +221,7 @@ def over_sockets(count: int, seed: int) -> Counter[str]:
     with server_maker() as make:
         server = make()
         host = server.url.removeprefix("http://")
-        before = _held(server)
+        before = _server_content(server)
         chosen = _wrong_ones(server, host, rng)
         while counted["requests"] < count:
             kind, sent = next(chosen)
@@ -236,9 +240,9 @@ def over_sockets(count: int, seed: int) -> Counter[str]:
             elif 200 <= status < 300:
                 counted["forged"] += 1
                 print(f"FORGED, live: {sent}: {status} {body[:300]!r}", file=sys.stderr)
-        if _held(server) != before:
+        if _server_content(server) != before:
             counted["forged"] += 1
-            print(f"CHANGED, live: {before} is now {_held(server)}", file=sys.stderr)
+            print(f"CHANGED, live: {before} is now {_server_content(server)}", file=sys.stderr)
     return counted
 
 
@@ -269,7 +273,7 @@ def _wrong_ones(server: Any, host: str, rng: random.Random) -> Iterator[tuple[st
                 yield "rightly signed, then for something else", changed
 
 
-def _held(server: Any) -> str:
+def _server_content(server: Any) -> str:
     """The resources that forged requests would change."""
     sns, sqs, s3 = (server.client(name) for name in ("sns", "sqs", "s3"))
     sagemaker, events = server.client("sagemaker"), server.client("events")
@@ -278,10 +282,10 @@ def _held(server: Any) -> str:
             sns.list_topics()["Topics"],
             sns.list_subscriptions()["Subscriptions"],
             sqs.list_queues().get("QueueUrls", []),
-            [one["Name"] for one in s3.list_buckets()["Buckets"]],
-            [one["ModelName"] for one in sagemaker.list_models()["Models"]],
-            [one["EndpointName"] for one in sagemaker.list_endpoints()["Endpoints"]],
-            [one["Name"] for one in events.list_rules()["Rules"]],
+            [entry["Name"] for entry in s3.list_buckets()["Buckets"]],
+            [entry["ModelName"] for entry in sagemaker.list_models()["Models"]],
+            [entry["EndpointName"] for entry in sagemaker.list_endpoints()["Endpoints"]],
+            [entry["Name"] for entry in events.list_rules()["Rules"]],
         ]
     )
 
@@ -317,10 +321,11 @@ def written(
     )
     lines += ["", "| change | times |", "|---|---|"]
     lines += [
-        row_of([one.__name__.replace("_", " "), f"{changed[one.__name__]:,}"]) for one in MUTATIONS
+        row_of([entry.__name__.replace("_", " "), f"{changed[entry.__name__]:,}"])
+        for entry in MUTATIONS
     ]
     lines += ["", "Over sockets, to a real server:", ""]
-    kinds = sorted(one for one in live if "signed" in one and "link" not in one)
+    kinds = sorted(entry for entry in live if "signed" in entry and "link" not in entry)
     lines += _counts(live, [*kinds, "a link, which needs no signature"])
     forged = sum(carried) + changed["forged"] + live["forged"]
     faults = changed["internal errors"] + live["internal errors"]
@@ -333,8 +338,10 @@ def written(
 
 
 def _counts(counted: Counter[str], more: list[str]) -> list[str]:
-    answers = sorted(one for one in counted if one.endswith("xx") or one == "no answer")
-    rows = ["requests", *more, *(f"{one}" for one in answers), "forged", "internal errors"]
+    answers = sorted(
+        outcome for outcome in counted if outcome.endswith("xx") or outcome == "no answer"
+    )
+    rows = ["requests", *more, *(f"{outcome}" for outcome in answers), "forged", "internal errors"]
     table = [row_of([name, f"{counted[name]:,}"]) for name in rows]
     return ["| | count |", "|---|---|", *table]
 

@@ -9,18 +9,18 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from others import Others
+from other_load import OtherLoad
 from sides import HERE, Failed, Side
 
 WARM_UP_SHARE = 0.2
-"""Of a measurement's time, under the same load, before it."""
+"""share of a measurement's time that is spent under the same load before it"""
 
 Measured = dict[str, float]
 """The output of load.py for one measurement."""
 
 
 def options(description: str | None, seconds: float) -> argparse.ArgumentParser:
-    """What every benchmark can be told; its own options are added to these."""
+    """Returns the options that all benchmarks share."""
     first_line = (description or "").partition("\n")[0]
     parser = argparse.ArgumentParser(description=first_line)
     parser.add_argument("--seconds", type=float, default=seconds, help="of each measurement")
@@ -47,11 +47,11 @@ def numbers(text: str) -> list[int]:
 
 
 def measure(
-    side: Side, rows: Sequence[str], connections: int, seconds: float, others: Others
+    side: Side, rows: Sequence[str], connections: int, seconds: float, other_load: OtherLoad
 ) -> Measured:
     """One measurement of a side in calm, warmed up."""
     put_under_load(side, rows, connections, WARM_UP_SHARE * seconds)
-    return others.undisturbed(partial(put_under_load, side, rows, connections, seconds))
+    return other_load.undisturbed(partial(put_under_load, side, rows, connections, seconds))
 
 
 def put_under_load(
@@ -79,7 +79,7 @@ def put_under_load(
 
 
 def middle(measured: Sequence[Measured], key: str) -> float:
-    return statistics.median(one[key] for one in measured)
+    return statistics.median(measurement[key] for measurement in measured)
 
 
 def row_of(cells: Iterable[str]) -> str:

@@ -116,9 +116,9 @@ async def control_bodies(attack: Attack) -> None:
 async def control_bodies_of_a_key(attack: Attack) -> None:
     """The access key id is known, its secret is not."""
     signed = attack.server.signed("/", JSON, "").partition(b"\r\n\r\n")[0].decode().split("\r\n")
-    kept = [line for line in signed[1:] if not line.lower().startswith("content-length")]
+    other_lines = [line for line in signed[1:] if not line.lower().startswith("content-length")]
     length = CONTROL_BODY + 10
-    begun = "\r\n".join([signed[0], *kept, f"Content-Length: {length}", "", ""]).encode()
+    begun = "\r\n".join([signed[0], *other_lines, f"Content-Length: {length}", "", ""]).encode()
     await attack.many(200, begun, *pieces_of(CONTROL_BODY))
 
 
@@ -128,8 +128,8 @@ async def invocation_bodies(attack: Attack) -> None:
 
 
 async def pipelined(attack: Attack) -> None:
-    one = head("/endpoints/e/invocations", 3) + b"1,2"
-    await attack.many(10, one * attack.count(900))
+    request = head("/endpoints/e/invocations", 3) + b"1,2"
+    await attack.many(10, request * attack.count(900))
 
 
 async def slow_readers(attack: Attack) -> None:
@@ -161,18 +161,18 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of each load: to try it out")
     parser.add_argument("--seconds", type=float, default=5.0, help="each load is held for so long")
     parser.add_argument("--save", action="store_true", help="keep what is printed")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    sides = {"before": given.before, "now": None} if given.before else {"now": None}
+    sides = {"before": arguments.before, "now": None} if arguments.before else {"now": None}
     results = {
-        (name, side): measure(LOADS[name][1], source, given.scale, given.seconds)
-        for name in given.only
+        (name, side): measure(LOADS[name][1], source, arguments.scale, arguments.seconds)
+        for name in arguments.only
         for side, source in sides.items()
     }
     text = report(results, hard)
     print(text)
-    if given.save:
+    if arguments.save:
         keep(text, "hostile")
 
 
@@ -189,19 +189,19 @@ def measure(
 
 @contextmanager
 def from_source(source: Path | None) -> Iterator[None]:
-    """What is started meanwhile imports from there."""
+    """Makes processes that start in the block import from there."""
     if source is None:
         yield
         return
-    kept = os.environ.get("PYTHONPATH")
+    former = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(source.resolve())
     try:
         yield
     finally:
-        if kept is None:
+        if former is None:
             del os.environ["PYTHONPATH"]
         else:
-            os.environ["PYTHONPATH"] = kept
+            os.environ["PYTHONPATH"] = former
 
 
 async def under(
@@ -270,22 +270,27 @@ def report(results: dict[tuple[str, str], Measured], files: int) -> str:
         row_of(("load", "server", "gateways", "control", "health answered", "slowest, ms")),
         "|---|---|---|---|---|---|",
     ]
-    for (name, side), one in results.items():
-        lines.append(row_of((LOADS[name][0], side, *memory_cells(one), *health_cells(one))))
+    for (name, side), measured in results.items():
+        lines.append(
+            row_of((LOADS[name][0], side, *memory_cells(measured), *health_cells(measured)))
+        )
     return "\n".join([*lines, ""])
 
 
-def memory_cells(one: Measured) -> Sequence[str]:
+def memory_cells(measured: Measured) -> Sequence[str]:
     return [
-        " → ".join(f"{seen.get(role, 0):.0f}" for seen in (one.before, one.most, one.after))
+        " → ".join(
+            f"{mib_by_role.get(role, 0):.0f}"
+            for mib_by_role in (measured.before, measured.most, measured.after)
+        )
         for role in ROLES
     ]
 
 
-def health_cells(one: Measured) -> Sequence[str]:
-    answered = [seconds for seconds in one.health if seconds is not None]
+def health_cells(measured: Measured) -> Sequence[str]:
+    answered = [seconds for seconds in measured.health if seconds is not None]
     slowest = f"{1000 * max(answered):.0f}" if answered else ""
-    return f"{len(answered)} of {len(one.health)}", slowest
+    return f"{len(answered)} of {len(measured.health)}", slowest
 
 
 if __name__ == "__main__":

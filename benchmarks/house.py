@@ -1,4 +1,4 @@
-"""The requests to every side: rows for one XGBoost model, whose own predictions are the answers."""
+"""Requests to every side: rows for one XGBoost model, whose own predictions are expected."""
 
 import http.client
 import time
@@ -17,7 +17,7 @@ ANSWER_TIMEOUT_SECONDS = 30
 
 
 class Question(NamedTuple):
-    """A model, rows to ask it about, and what it says of each."""
+    """A model, rows to predict, and the expected predictions."""
 
     model: Path
     rows: list[str]

@@ -1,26 +1,26 @@
-"""What a cache could have hit."""
+"""The hits of an ideal cache."""
 
 from collections.abc import Sequence
 
 
-def least_recent_hits(draws: Sequence[int], sizes: Sequence[int], room: int) -> float:
+def least_recent_hits(draws: Sequence[int], sizes: Sequence[int], capacity: int) -> float:
     """The share of hits that a cache has which forgets the least recently used.
 
     Args:
         sizes: of the models, by number.
         room: for models of so much together.
     """
-    held: dict[int, None] = {}
+    cached: dict[int, None] = {}
     hits = taken = 0
     for number in draws:
-        if number in held:
+        if number in cached:
             hits += 1
-            del held[number]
+            del cached[number]
         else:
             taken += sizes[number]
-            while taken > room:
-                oldest = next(iter(held))
-                del held[oldest]
+            while taken > capacity:
+                oldest = next(iter(cached))
+                del cached[oldest]
                 taken -= sizes[oldest]
-        held[number] = None
+        cached[number] = None
     return hits / len(draws)

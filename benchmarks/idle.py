@@ -26,17 +26,17 @@ from frame import heading, keep, numbers, options, row_of
 from house import make_model
 from inside import Inside
 from machine import describe_machine
-from others import foreign_seconds
+from other_load import foreign_seconds
 from peer_results import verdict
 from sides import TOOLS, Server, deploy, server
 
 SETTLE_SECONDS = 30.0
-"""After a start or a deployment, whose work is over by then."""
+"""after a start or a deployment, until its work has ended"""
 SYNC_CALLS = "fsync,fdatasync,msync,sync_file_range"
 TICKS = os.sysconf("SC_CLK_TCK")
-MOST_CPU_PERCENT = 0.5
-MOST_SYNCS = 0.1
-MOST_PSS_MIB = 150
+MAX_CPU_PERCENT = 0.5
+MAX_SYNCS = 0.1
+MAX_PSS_MIB = 150
 INSTANCES = "instances"
 
 
@@ -76,7 +76,7 @@ class Result:
 
     @property
     def all(self) -> Idle:
-        return next(one for one in self.roles if one.role == ALL)
+        return next(usage for usage in self.roles if usage.role == ALL)
 
 
 ALL = "all"
@@ -112,10 +112,10 @@ def measure_side(
         model = make_model(Path(folder)).model
         with server(Path(folder), tools) as running:
             deployed = 0
-            for wanted in endpoints:
-                for number in range(deployed, wanted):
+            for target in endpoints:
+                for number in range(deployed, target):
                     deploy(model, running, name=f"house-{number}")
-                deployed = max(deployed, wanted)
+                deployed = max(deployed, target)
                 time.sleep(SETTLE_SECONDS)
                 result = measure(side, deployed, running, seconds)
                 print(row_of(cells(result)), file=sys.stderr)
@@ -130,8 +130,8 @@ def measure(side: str, endpoints: int, running: Server, seconds: float) -> Resul
     took = time.monotonic() - began
     after = usage_by_role(running)
     roles = [idle(role, before[role], after[role], took) for role in after if role in before]
-    others = (foreign_seconds() - foreign) / took
-    return Result(side, endpoints, roles, syncs(running, seconds), max(0.0, others))
+    other_cores = (foreign_seconds() - foreign) / took
+    return Result(side, endpoints, roles, syncs(running, seconds), max(0.0, other_cores))
 
 
 def idle(role: str, before: Usage, after: Usage, seconds: float) -> Idle:
@@ -149,24 +149,27 @@ def usage_by_role(running: Server) -> dict[str, Usage]:
     """Returns a row for each role, one for all instances, and one for everything."""
     inside = Inside(running)
     by_role = defaultdict(list)
-    for role, pid in (*inside.roles().items(), *((INSTANCES, one) for one in instances(inside))):
+    for role, pid in (
+        *inside.roles().items(),
+        *((INSTANCES, instance_pid) for instance_pid in instances(inside)),
+    ):
         usage = usage_of(pid)
         by_role[role].append(usage)
         by_role[ALL].append(usage)
-    return {role: added(found) for role, found in by_role.items()}
+    return {role: total_usage(usages) for role, usages in by_role.items()}
 
 
 def instances(inside: Inside) -> list[int]:
     return list(inside.instances().values())
 
 
-def added(found: Sequence[Usage]) -> Usage:
+def total_usage(usages: Sequence[Usage]) -> Usage:
     return Usage(
-        processes=sum(one.processes for one in found),
-        cpu_seconds=sum(one.cpu_seconds for one in found),
-        wakeups=sum(one.wakeups for one in found),
-        written_bytes=sum(one.written_bytes for one in found),
-        pss_mib=sum(one.pss_mib for one in found),
+        processes=sum(usage.processes for usage in usages),
+        cpu_seconds=sum(usage.cpu_seconds for usage in usages),
+        wakeups=sum(usage.wakeups for usage in usages),
+        written_bytes=sum(usage.written_bytes for usage in usages),
+        pss_mib=sum(usage.pss_mib for usage in usages),
     )
 
 
@@ -190,14 +193,14 @@ def usage_of(pid: int) -> Usage:
 def number(path: Path, name: str) -> int:
     """The number on the line of that name in a file of /proc; 0 where the thread has ended."""
     try:
-        found = re.search(rf"^{name}:\s+(\d+)", path.read_text(), re.MULTILINE)
+        match = re.search(rf"^{name}:\s+(\d+)", path.read_text(), re.MULTILINE)
     except OSError:
         return 0
-    return int(found[1]) if found else 0
+    return int(match[1]) if match else 0
 
 
 def syncs(running: Server, seconds: float) -> float | None:
-    """How often a second the server's processes waited for the disk."""
+    """Returns the syncs a second of the server's processes."""
     if shutil.which("strace") is None:
         return None
     inside = Inside(running)
@@ -215,7 +218,7 @@ def syncs(running: Server, seconds: float) -> float | None:
 
 
 def render(results: Sequence[Result], seconds: float) -> str:
-    busiest = max(one.others_cores for one in results)
+    busiest = max(result.others_cores for result in results)
     columns = "PSS MiB | CPU % of a core | wake-ups/s | written B/s | syncs/s"
     lines = [
         *heading("A server at rest"),
@@ -226,7 +229,7 @@ def render(results: Sequence[Result], seconds: float) -> str:
         "",
         f"| side | endpoints | processes | {columns} |",
         "|---|---|---|---|---|---|---|---|",
-        *(row_of(cells(one)) for one in results),
+        *(row_of(cells(result)) for result in results),
         "",
         "## By role",
         "",
@@ -236,16 +239,16 @@ def render(results: Sequence[Result], seconds: float) -> str:
     lines += [
         row_of(
             [
-                one.side,
-                str(one.endpoints),
+                result.side,
+                str(result.endpoints),
                 f"{role.role}" if role.processes == 1 else f"{role.role} ({role.processes})",
                 f"{role.pss_mib:.0f}",
                 f"{role.cpu_percent:.2f}",
                 f"{role.wakeups:.1f}",
             ]
         )
-        for one in results
-        for role in one.roles
+        for result in results
+        for role in result.roles
         if role.role != ALL
     ]
     return "\n".join([*lines, "", "## Targets", "", *targets(results), ""])
@@ -267,23 +270,25 @@ def cells(result: Result) -> list[str]:
 
 def targets(results: Sequence[Result]) -> list[str]:
     """for a server without endpoints"""
-    bare = next((one for one in results if one.side == "now" and one.endpoints == 0), None)
+    bare = next(
+        (result for result in results if result.side == "now" and result.endpoints == 0), None
+    )
     if bare is None:
         return ["- Not measured without endpoints."]
     whole = bare.all
     lines = [
         verdict(
-            whole.cpu_percent <= MOST_CPU_PERCENT,
-            f"at most {MOST_CPU_PERCENT} % of a core: {whole.cpu_percent:.2f} %",
+            whole.cpu_percent <= MAX_CPU_PERCENT,
+            f"at most {MAX_CPU_PERCENT} % of a core: {whole.cpu_percent:.2f} %",
         ),
         verdict(
-            whole.pss_mib <= MOST_PSS_MIB, f"at most {MOST_PSS_MIB} MiB: {whole.pss_mib:.0f} MiB"
+            whole.pss_mib <= MAX_PSS_MIB, f"at most {MAX_PSS_MIB} MiB: {whole.pss_mib:.0f} MiB"
         ),
     ]
     if bare.syncs is not None:
         lines.append(
             verdict(
-                bare.syncs <= MOST_SYNCS, f"at most {MOST_SYNCS} syncs a second: {bare.syncs:.2f}"
+                bare.syncs <= MAX_SYNCS, f"at most {MAX_SYNCS} syncs a second: {bare.syncs:.2f}"
             )
         )
     return lines

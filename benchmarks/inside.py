@@ -35,15 +35,15 @@ class Inside:
     def instances(self) -> dict[str, int]:
         """The process id of each instance's container, by the instance's id."""
         agent = dict(self._roles()).get("agent")
-        found = {}
+        instances = {}
         for pid in _children(agent) if agent else ():
             try:
                 folder = Path(f"/proc/{pid}/cwd").readlink()
             except OSError:
                 continue  # It has ended since it was listed.
             if folder.is_relative_to(self.server.home / "instances"):
-                found[folder.parent.name] = pid
-        return found
+                instances[folder.parent.name] = pid
+        return instances
 
     def routed(self) -> dict[str, InstanceRoute]:
         """The instances that gateways send to, by id."""
@@ -68,19 +68,21 @@ class Inside:
         return msgspec.json.decode(self._run("routes.json").read_bytes(), type=RouteTable)
 
     def outstanding(self, instance: InstanceRoute) -> int:
-        """Requests that the gateways have outstanding at an instance."""
-        assert instance.board_column is not None
+        """Returns the requests that the gateways have outstanding at an instance."""
+        column = instance.inflight_column
+        if column is None:
+            raise ValueError(f"{instance.instance_id} has no column in the in-flight table.")
         with self._run("board").open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            return InflightTable(memoryview(mapped).cast("q"), 0).outstanding(instance.board_column)
+            return InflightTable(memoryview(mapped).cast("q"), 0).outstanding(column)
 
-    def left_on_board(self) -> int:
-        """Cells of the board that are not 0: counts, and since when somebody waits."""
+    def left_in_flight(self) -> int:
+        """Returns the cells of the in-flight table that are not 0: counts and waiting times."""
         cells = memoryview(self._run("board").read_bytes()).cast("q")
         return sum(1 for cell in cells if cell)
 
     def is_started_gateway(self, pid: int) -> bool:
-        """It has opened its board: the next that it does is to take connections."""
+        """Returns whether the gateway has mapped its in-flight table; next it takes connections."""
         try:
             return str(self._run("board")) in Path(f"/proc/{pid}/maps").read_text()
         except OSError:
@@ -129,9 +131,9 @@ def wait_until_stopped(pid: int) -> None:
 
 
 def client_ports(pid: int) -> frozenset[int]:
-    """Those at the other end of the connections that a gateway has."""
-    found = psutil.Process(pid).net_connections("tcp")
-    return frozenset(one.raddr.port for one in found if one.raddr)
+    """Returns the remote ports of a gateway's connections."""
+    connections = psutil.Process(pid).net_connections("tcp")
+    return frozenset(connection.raddr.port for connection in connections if connection.raddr)
 
 
 def is_healthy(instance: InstanceRoute) -> bool:

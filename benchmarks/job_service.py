@@ -1,4 +1,4 @@
-"""What jobs.py asks of a running server, and how it sees what has ended."""
+"""The calls that jobs.py makes to a running server, and how it sees which jobs have ended."""
 
 import http.client
 import json
@@ -40,12 +40,14 @@ def count_ended(home: Path) -> int:
     path = home / "state.db"
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as state:
         rows = state.execute("SELECT status, count(*) FROM training_jobs GROUP BY status")
-        found: dict[str, int] = dict(rows.fetchall())
-    _check(found)
-    return sum(found.get(status, 0) for status in FINAL)
+        counts: dict[str, int] = dict(rows.fetchall())
+    _check(counts)
+    return sum(counts.get(status, 0) for status in FINAL)
 
 
-def _check(found: dict[str, int]) -> None:
-    bad: Sequence[str] = [f"{found[status]} {status}" for status in FINAL[1:] if found.get(status)]
+def _check(counts: dict[str, int]) -> None:
+    bad: Sequence[str] = [
+        f"{counts[status]} {status}" for status in FINAL[1:] if counts.get(status)
+    ]
     if bad:
         raise Failed(f"Jobs that did not complete: {', '.join(bad)}.")

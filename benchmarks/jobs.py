@@ -27,13 +27,13 @@ from frame import heading, keep, row_of, some
 from inside import Inside
 from job_service import ask_service, count_ended
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 from sides import ROLE, Failed, Server, server
 
 SECONDS = 0.05
 COMMAND = ["sleep", str(SECONDS)]
 TARGET_MILLISECONDS = 150.0
-"""Of overhead per job."""
+"""the target for the overhead of a job, at most"""
 SAMPLES = 10
 CREATORS = 4
 LONGEST_SECONDS = 600.0
@@ -44,13 +44,13 @@ PACKAGES = ("sagehen", "sqlalchemy", "uvloop")
 
 @dataclass
 class Run:
-    """What was measured of one side."""
+    """The measurements of one side."""
 
     name: str
     jobs: int
     at_a_time: int
     seconds: float = 0.0
-    """From the first asked for to the last ended."""
+    """Seconds from the first request to the end of the last job."""
     memory: list[dict[str, float]] = field(default_factory=list)
     """MiB by role, as the jobs go by; the first is before any."""
 
@@ -60,7 +60,7 @@ class Run:
 
     @property
     def overhead_milliseconds(self) -> float:
-        """What a job takes its place for, beside its own time."""
+        """The time that a job occupies its slot beyond its own run time."""
         return (self.seconds - self.ideal) * self.at_a_time / self.jobs * 1000
 
 
@@ -69,13 +69,13 @@ def main() -> None:
     adopt_orphans()
     # As Ctrl-C does: what runs is ended first.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended by SIGTERM."))
-    others = Others(ignored=arguments.at_once)
+    other_load = OtherLoad(ignored=arguments.at_once)
     runs = []
     for key in arguments.only:
         print(key, file=sys.stderr)
         measure = partial(SIDES[key], arguments.jobs, arguments.at_a_time)
-        runs.append(others.undisturbed(measure))
-    report = render(runs, others)
+        runs.append(other_load.undisturbed(measure))
+    report = render(runs, other_load)
     print(report)
     if arguments.save:
         keep(report, "jobs")
@@ -194,8 +194,8 @@ def memory_of(running: Server) -> dict[str, float]:
     return {role: mib for (role, _), mib in Inside(running).memory_mib().items()}
 
 
-def render(runs: Sequence[Run], others: Others) -> str:
-    lines = [*heading("Jobs"), *describe_machine(PACKAGES, load=False), others.describe(), ""]
+def render(runs: Sequence[Run], other_load: OtherLoad) -> str:
+    lines = [*heading("Jobs"), *describe_machine(PACKAGES, load=False), other_load.describe(), ""]
     first = runs[0]
     lines += [
         f"{first.jobs:,} jobs, each `{' '.join(COMMAND)}` in a process of its own, "

@@ -12,11 +12,11 @@ from typing import Any
 from inside import Inside, client_ports, is_healthy, wait_until_stopped
 
 GATEWAY_CHANCE = 0.25
-"""That a kill hits a gateway, where gateways are killed at all."""
+"""the probability that a kill hits a gateway, if gateways are killed"""
 BREAKS_WITHIN_SECONDS = 2.0
 """After its gateway was killed, a connection is lost at once; so much later it is not the cause."""
 NO_ANSWER = "could not get a response from the"
-"""In the ModelError that says that the connection to the container was lost."""
+"""part of the ModelError for a lost connection to the container"""
 
 Failure = dict[str, Any]
 """As paced.py tells it."""
@@ -28,14 +28,14 @@ class Kill:
     """An instance's id, or a gateway's role."""
     pid: int
     at: float
-    """From then on it did nothing any more."""
+    """the time since when the process did nothing"""
     in_flight: int
     """Requests that the gateways waited for from it, or connections that it had with clients."""
     ports: frozenset[int] = frozenset()
-    """Of a gateway's clients."""
+    """the clients' ports of a killed gateway's connections"""
     back_at: float | None = None
     failures: list[Failure] = field(default_factory=list)
-    """That it explains."""
+    """failed calls that this kill explains"""
 
     @property
     def is_gateway(self) -> bool:
@@ -46,7 +46,7 @@ class Kill:
         return None if self.back_at is None else self.back_at - self.at
 
     def explains(self, failure: Failure) -> bool:
-        """Whether `failure` is of a request, or a connection, that ended with the process."""
+        """Returns whether the killed process had the request or the connection of `failure`."""
         if len(self.failures) >= self.in_flight:
             return False
         if self.is_gateway:
@@ -98,7 +98,7 @@ class Killer:
         return self._mean_seconds * min(2.0, 0.5 + self._random.expovariate(2.0))
 
     def _kill(self) -> Kill | None:
-        """None where nothing can be killed now: somebody has to serve."""
+        """Returns None if no process can be spared now."""
         if self._with_gateways and self._random.random() < GATEWAY_CHANCE:
             return self._kill_gateway()
         routed, pids = self._inside.routed(), self._inside.instances()
@@ -139,7 +139,7 @@ class Killer:
 
 
 def unexplained(failures: Iterable[Failure], kills: Sequence[Kill]) -> list[Failure]:
-    """What no kill explains; the others are noted with their kill, the latest that will do."""
+    """Returns failures that no kill explains; assigns the others to the latest kill."""
     lost = []
     for failure in failures:
         cause = next((kill for kill in reversed(kills) if kill.explains(failure)), None)

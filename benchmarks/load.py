@@ -100,7 +100,7 @@ def connect(address: tuple[str, int]) -> socket.socket:
 
 
 def send(connection: Connection, supply: Iterator[bytes]) -> bool:
-    """The next request; False when there is none left."""
+    """Sends the next request; returns False when none is left."""
     request = next(supply, None)
     if request is None:
         return False

@@ -43,7 +43,7 @@ from house import ask
 from inside import Inside
 from machine import describe_machine
 from many_models import Catalog, make_catalog, uniform
-from others import Others, foreign_seconds
+from other_load import OtherLoad, foreign_seconds
 from peer_results import verdict
 from sides import Failed, Server, Side, server
 
@@ -58,13 +58,13 @@ SINGLE, ALONE, ONE, MANY = (
     "multi-model endpoint, all models",
 )
 Key = tuple[str, str, int]
-"""Which server, what it is asked for, and over how many connections."""
+"""A server, a workload and a number of connections."""
 Results = dict[Key, list[Measured]]
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is asked: its questions go to one endpoint."""
+    """A workload: its requests go to one endpoint."""
 
     tree: str
     title: str
@@ -79,7 +79,7 @@ def main() -> None:
     arguments = parse_arguments()
     many_models.TREES = (arguments.trees,)
     catalog = make_catalog(arguments.models)
-    others = Others(ignored=arguments.at_once)
+    other_load = OtherLoad(ignored=arguments.at_once)
     versions = [("now", sides.TOOLS)]
     if arguments.before is not None:
         versions.insert(0, ("before", arguments.before / "bin"))
@@ -89,8 +89,8 @@ def main() -> None:
             for name, tools in versions
             for target in stack.enter_context(started(name, tools, catalog, arguments.models))
         ]
-        results = measure_all(targets, arguments, others)
-    report = render(results, arguments, others)
+        results = measure_all(targets, arguments, other_load)
+    report = render(results, arguments, other_load)
     print(report)
     if arguments.save:
         keep(report, "many-against-one")
@@ -139,31 +139,31 @@ def targets_of(
     pids = inside.instances()
 
     def instance_of(endpoint: str) -> int:
-        (found,) = (one for one in inside.endpoint_instances(endpoint))
-        return pids[found]
+        (instance,) = (candidate for candidate in inside.endpoint_instances(endpoint))
+        return pids[instance]
 
     def single(endpoint: str, question: str) -> bytes:
         return running.signed_request(endpoint, question.split()[1], Accept="text/csv")
 
     draws = uniform(models, QUESTIONS)
     # As many requests as of all models: what the client and the gateway go through is the same.
-    one = [f"0 {catalog.rows[at % len(catalog.rows)]}" for at in range(QUESTIONS)]
+    requests_to_first = [f"0 {catalog.rows[at % len(catalog.rows)]}" for at in range(QUESTIONS)]
     for title, endpoint in ((SINGLE, "single"), (ALONE, "alone")):
         side = Side(title, *running.address, partial(single, endpoint))
-        yield Target(tree, title, side, one, gateways, instance_of(endpoint))
-    place = instance_of(multi_servers.endpoint_name(models))
-    yield Target(tree, ONE, multi, one, gateways, place)
-    yield Target(tree, MANY, multi, [catalog.question(at) for at in draws], gateways, place)
+        yield Target(tree, title, side, requests_to_first, gateways, instance_of(endpoint))
+    instance = instance_of(multi_servers.endpoint_name(models))
+    yield Target(tree, ONE, multi, requests_to_first, gateways, instance)
+    yield Target(tree, MANY, multi, [catalog.question(at) for at in draws], gateways, instance)
 
 
 def measure_all(
-    targets: Sequence[Target], arguments: argparse.Namespace, others: Others
+    targets: Sequence[Target], arguments: argparse.Namespace, other_load: OtherLoad
 ) -> Results:
     results: Results = defaultdict(list)
     for repeat in range(arguments.repeats):
         for connections in arguments.connections:
             for target in targets:
-                result = measure_target(target, connections, arguments.seconds, others)
+                result = measure_target(target, connections, arguments.seconds, other_load)
                 results[target.tree, target.title, connections].append(result)
                 print(
                     f"{repeat + 1}/{arguments.repeats}  {connections:2} connections  "
@@ -175,21 +175,23 @@ def measure_all(
     return results
 
 
-def measure_target(target: Target, connections: int, seconds: float, others: Others) -> Measured:
+def measure_target(
+    target: Target, connections: int, seconds: float, other_load: OtherLoad
+) -> Measured:
     """One measurement in calm, warmed up, with the processor time that each request took."""
     put_under_load(target.side, target.questions, connections, WARM_UP_SHARE * seconds)
-    return others.undisturbed(partial(counted, target, connections, seconds))
+    return other_load.undisturbed(partial(counted, target, connections, seconds))
 
 
 def counted(target: Target, connections: int, seconds: float) -> Measured:
-    others, began = foreign_seconds(), time.perf_counter()
+    foreign_before, began = foreign_seconds(), time.perf_counter()
     before = cpu_seconds(target.gateways), cpu_seconds([target.instance])
     result = put_under_load(target.side, target.questions, connections, seconds)
     after = cpu_seconds(target.gateways), cpu_seconds([target.instance])
     gateway, instance = (
         (now - then) / result["answers"] * 1e6 for now, then in zip(after, before, strict=True)
     )
-    others_cores = (foreign_seconds() - others) / (time.perf_counter() - began)
+    others_cores = (foreign_seconds() - foreign_before) / (time.perf_counter() - began)
     return {
         **result,
         "gateway_us": gateway,
@@ -206,11 +208,11 @@ def cpu_seconds(pids: Sequence[int]) -> float:
     return total / TICKS
 
 
-def render(results: Results, arguments: argparse.Namespace, others: Others) -> str:
+def render(results: Results, arguments: argparse.Namespace, other_load: OtherLoad) -> str:
     lines = [
         *heading("Many models against one"),
         *describe_machine(),
-        others.describe(),
+        other_load.describe(),
         beside(results),
         f"- {arguments.models:,} XGBoost models of {arguments.trees} trees; medians of "
         f"{arguments.repeats} turns of {arguments.seconds:g} s each. CPU is of a request.",
@@ -221,7 +223,7 @@ def render(results: Results, arguments: argparse.Namespace, others: Others) -> s
 
 
 def beside(results: Results) -> str:
-    used = sorted(one["others_cores"] for measured in results.values() for one in measured)
+    used = sorted(result["others_cores"] for measured in results.values() for result in measured)
     return (
         f"- Other processes used {used[len(used) // 2]:.2f} cores in the middle measurement, "
         f"{used[-1]:.2f} at most: compare processor times, and shares of the same turn."

@@ -11,14 +11,14 @@ import numpy as np
 import xgboost
 
 TREES = (10, 25, 50, 100)
-"""Of the models that are trained."""
+"""numbers of trees of the trained models"""
 DEPTH = 4
 ROWS = 64
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Models by number, rows to ask them about, and what they say."""
+    """Models by number, rows to predict, and expected predictions."""
 
     models: list[bytes]
     """Each the content of a file that XGBoost saved."""
@@ -27,7 +27,7 @@ class Catalog:
     """By model and row."""
 
     def question(self, number: int) -> str:
-        """What to ask a model: its number and a row, as `expects` takes it apart again."""
+        """A request to a model: its number and a row, which `expects` parses again."""
         return f"{number} {self.rows[number % ROWS]}"
 
     def expects(self, number: int) -> np.float32:
@@ -58,12 +58,12 @@ def make_catalog(count: int) -> Catalog:
         booster.load_model(bytearray(json.dumps(text).encode()))
         models.append(bytes(booster.save_raw("ubj")))
         expected.append(booster.inplace_predict(rows))
-    asked = [",".join(map(str, row)) for row in data[:ROWS].tolist()]
-    return Catalog(models, asked, np.array(expected))
+    row_texts = [",".join(map(str, row)) for row in data[:ROWS].tolist()]
+    return Catalog(models, row_texts, np.array(expected))
 
 
 def archive(model: bytes) -> bytes:
-    """What SageMaker keeps of a model: a tar.gz with one file."""
+    """Returns a model archive as SageMaker stores it: a tar.gz with one file."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         member = tarfile.TarInfo("xgboost-model")

@@ -39,7 +39,7 @@ def endpoint_name(models: int, room_bytes: int | None = None) -> str:
 
 @contextmanager
 def sagehen(catalog: Catalog, models: int, folder: Path) -> Iterator[tuple[Host, Server]]:
-    """With one endpoint, which may hold as many as it likes."""
+    """Starts Sagehen with one endpoint without a limit on loaded models."""
     with server(folder) as running:
         upload(catalog, models, running)
         yield deploy(running, models), running
@@ -95,7 +95,7 @@ def multi_model_server(
     catalog: Catalog, models: int, folder: Path, cache: Path
 ) -> Iterator[tuple[Host, None]]:
     """AWS's own for such containers: a worker process for each model."""
-    made = environment("mms", cache)
+    peer_environment = environment("mms", cache)
     store = folder / "store"
     store.mkdir()
     for number in range(models):
@@ -105,17 +105,17 @@ def multi_model_server(
     (folder / "config.properties").write_text(
         configuration.substitute(inference=port, management=management, store=store)
     )
-    command = [str(made.tools / "multi-model-server"), "--foreground"]
+    command = [str(peer_environment.tools / "multi-model-server"), "--foreground"]
     command += ["--model-store", str(store), "--mms-config", "config.properties"]
     command += ["--log-config", str(PEERS / "mms" / "log4j2.xml")]
-    places = {key: str(folder) for key in ("TEMP", "TMPDIR", "LOG_LOCATION", "METRICS_LOCATION")}
+    folders = {key: str(folder) for key in ("TEMP", "TMPDIR", "LOG_LOCATION", "METRICS_LOCATION")}
 
     def load(number: int) -> None:
         query = f"url={number}.mar&model_name=m{number}&initial_workers=1&synchronous=true"
         post(management, f"/models?{query}")
 
     side = Side("multi-model-server", "127.0.0.1", port, partial(mms_request, port))
-    with started(command, folder, made.variables | places, port, "/ping"):
+    with started(command, folder, peer_environment.variables | folders, port, "/ping"):
         yield Host(side, load), None
 
 
@@ -129,7 +129,7 @@ def low_port() -> int:
 
 
 def pack_mar(model: bytes, number: int, store: Path) -> None:
-    """What model-archiver makes of a handler and a model."""
+    """Makes the archive that model-archiver makes of a handler and a model."""
     manifest = {
         "runtime": "python",
         "model": {"modelName": f"m{number}", "handler": "service.py:handle"},
@@ -153,17 +153,17 @@ def mms_request(port: int, question: str) -> bytes:
 def mlserver(
     catalog: Catalog, models: int, folder: Path, cache: Path
 ) -> Iterator[tuple[Host, None]]:
-    """With its runtime for XGBoost, and its one worker process."""
-    made = environment("mlserver_xgboost", cache)
+    """Starts MLServer with its XGBoost runtime and its one worker process."""
+    peer_environment = environment("mlserver_xgboost", cache)
     write_models(catalog, models, folder)
     (folder / "settings.json").write_bytes(
         (PEERS / "mlserver_xgboost" / "settings.json").read_bytes()
     )
     for number in range(models):
-        place = folder / f"m{number}"
-        place.mkdir()
-        (folder / f"{number}.ubj").rename(place / "model.ubj")
-        (place / "model-settings.json").write_text(
+        model_folder = folder / f"m{number}"
+        model_folder.mkdir()
+        (folder / f"{number}.ubj").rename(model_folder / "model.ubj")
+        (model_folder / "model-settings.json").write_text(
             json.dumps(
                 {
                     "name": f"m{number}",
@@ -184,9 +184,9 @@ def mlserver(
     def load(number: int) -> None:
         post(port, f"/v2/repository/models/m{number}/load")
 
-    command = [str(made.tools / "mlserver"), "start", "."]
+    command = [str(peer_environment.tools / "mlserver"), "start", "."]
     side = Side("MLServer", "127.0.0.1", port, partial(mlserver_request, port), TENSOR.number)
-    with started(command, folder, made.variables | variables, port, "/v2/health/live"):
+    with started(command, folder, peer_environment.variables | variables, port, "/v2/health/live"):
         yield Host(side, load), None
 
 
@@ -216,7 +216,7 @@ def post(port: int, path: str) -> None:
 
 
 def status(port: int, method: str, path: str) -> tuple[int, str]:
-    """Of an answer, with its text; 0 and why where there is none."""
+    """Returns the status and text of an answer, or 0 and the error."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LOAD_SECONDS)
     try:
         connection.request(method, path)

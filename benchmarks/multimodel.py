@@ -34,15 +34,15 @@ from ideal_cache import least_recent_hits
 from many_models import Catalog, make_catalog, uniform, zipf
 from multi_servers import Host, endpoint_name
 from multimodel_report import CONNECTIONS, ROOM_SHARE, Hits, Result, Warm, render
-from others import Others
+from other_load import OtherLoad
 from sides import Failed, Server
 
 DRAWS_PER_MODEL = 4
 QUESTIONS = 4000
-"""That warm calls are made of, over and over; fewer with few models."""
+"""requests that warm calls repeat; fewer with few models"""
 QUESTIONS_A_MODEL = 16
 LEAST_BYTES = 64 * 1024
-"""What Sagehen books a model with at least."""
+"""the least memory that Sagehen accounts to a model"""
 SEED = 5
 
 Draw = Callable[[int, int], list[int]]
@@ -61,13 +61,13 @@ def main() -> None:
         make_catalog(arguments.models),
         arguments.seconds,
         arguments.cache,
-        Others(ignored=arguments.at_once),
+        OtherLoad(ignored=arguments.at_once),
     )
     results = bench.measure_all(arguments)
     hits, more = [], []
     if "sagehen" in arguments.only and not arguments.quick:
         hits, more = bench.measure_more(arguments.models, arguments.on_disk)
-    report = render(results, hits, more, bench.others)
+    report = render(results, hits, more, bench.other_load)
     print(report)
     if arguments.save:
         keep(report, "multimodel")
@@ -92,7 +92,7 @@ class Bench:
     catalog: Catalog
     seconds: float
     cache: Path
-    others: Others
+    other_load: OtherLoad
 
     def measure_all(self, arguments: argparse.Namespace) -> list[Result]:
         peers = arguments.peer_models
@@ -164,10 +164,10 @@ class Bench:
     def warm_calls(self, host: Host, models: int) -> Measured:
         draws = uniform(models, min(QUESTIONS, QUESTIONS_A_MODEL * models))
         questions = [self.catalog.question(number) for number in draws]
-        return measure(host.side, questions, CONNECTIONS, self.seconds, self.others)
+        return measure(host.side, questions, CONNECTIONS, self.seconds, self.other_load)
 
     def measure_more(self, models: int, on_disk: int) -> tuple[list[Hits], list[Warm]]:
-        """Of Sagehen alone: with little room, and with many more models."""
+        """Measures Sagehen alone: with little memory, and with many more models."""
         with (
             tempfile.TemporaryDirectory(prefix="sgh-") as folder,
             multi_servers.sagehen(self.catalog, max(models, on_disk), Path(folder)) as started,
@@ -179,8 +179,8 @@ class Bench:
             beside = self.warm_calls(host, models)
             among = self.warm_calls(host, on_disk)
             hits = [
-                self.measure_hits(running, models, place, name, draw)
-                for place, (name, draw) in enumerate((("uniform", uniform), ("Zipf", zipf)))
+                self.measure_hits(running, models, index, name, draw)
+                for index, (name, draw) in enumerate((("uniform", uniform), ("Zipf", zipf)))
             ]
         return hits, [
             (f"{models:,} models, nothing beside", before),
@@ -188,16 +188,16 @@ class Bench:
             (f"{on_disk:,} models", among),
         ]
 
-    def measure_hits(self, running: Server, models: int, place: int, name: str, draw: Draw) -> Hits:
-        """With room for a part of the models, each draw asked for once, one after the other."""
+    def measure_hits(self, running: Server, models: int, index: int, name: str, draw: Draw) -> Hits:
+        """Measures with memory for a part of the models; each draw is requested once, in turn."""
         booked = [max(len(self.catalog.model(number)), LEAST_BYTES) for number in range(models)]
         # Two endpoints must differ by name, and so by room.
-        room_bytes = sum(booked) // ROOM_SHARE + place
+        room_bytes = sum(booked) // ROOM_SHARE + index
         host = multi_servers.deploy(running, models, room_bytes)
         draws = draw(models, DRAWS_PER_MODEL * models)
         for number in draws:
             ask(host.side, self.catalog.question(number))
-        share = told_hits(running, endpoint_name(models, room_bytes), len(draws))
+        share = reported_hits(running, endpoint_name(models, room_bytes), len(draws))
         return Hits(name, share, least_recent_hits(draws, booked, room_bytes))
 
 
@@ -206,23 +206,23 @@ PACKAGES = {
     "mms": ("multi-model-server", "mms"),
     "mlserver": ("mlserver-xgboost", "mlserver_xgboost"),
 }
-"""What the version is of, and the environment that it is in."""
+"""the package that shows each side's version, and its environment"""
 
 
-def told_hits(running: Server, endpoint: str, asked: int) -> float:
+def reported_hits(running: Server, endpoint: str, calls: int) -> float:
     """ModelCacheHit's average, once all that was asked has been told."""
     for _ in range(100):
         with urllib.request.urlopen(f"{running.url}/_sagehen/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-        told = {
+        metrics = {
             line.partition("{")[0]: float(line.rpartition(" ")[2])
             for line in lines
             if f'endpoint="{endpoint}"' in line
         }
-        if told.get("sagehen_model_cache_lookups_total") == asked:
-            return told["sagehen_model_cache_hits_total"] / asked
+        if metrics.get("sagehen_model_cache_lookups_total") == calls:
+            return metrics["sagehen_model_cache_hits_total"] / calls
         time.sleep(0.1)
-    raise Failed(f"{endpoint}: not all of {asked} calls were counted.")
+    raise Failed(f"{endpoint}: not all of {calls} calls were counted.")
 
 
 if __name__ == "__main__":

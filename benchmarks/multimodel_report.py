@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from frame import Measured, heading, row_of
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 from peer_results import verdict
 
 CONNECTIONS = 8
@@ -32,7 +32,7 @@ class Result:
     cold_ms: list[float] = field(default_factory=list)
     warm: list[Measured] = field(default_factory=list)
     kibibytes: list[float] = field(default_factory=list)
-    """That a model adds to all processes together."""
+    """Memory that a model adds to all processes together."""
     failure: str = ""
 
     def cold(self, share: float) -> float:
@@ -40,24 +40,24 @@ class Result:
         return ordered[int((len(ordered) - 1) * share)]
 
     def middle(self, key: str) -> float:
-        return statistics.median(one[key] for one in self.warm)
+        return statistics.median(measurement[key] for measurement in self.warm)
 
 
 @dataclass(frozen=True)
 class Hits:
-    """How often models were found loaded when they did not all fit."""
+    """How often models were loaded already while memory held only a part of them."""
 
     asked: str
     share: float
     ideal: float
-    """Of a cache that forgets the least recently used, of the same size."""
+    """The hits of an LRU cache of the same size."""
 
 
 def render(
     results: Sequence[Result],
     hits: Sequence[Hits],
     more: Sequence[Warm],
-    others: Others,
+    other_load: OtherLoad,
 ) -> str:
     measured = [result for result in results if result.warm]
     titles = (
@@ -66,7 +66,7 @@ def render(
     lines = [
         *heading("Many models behind one endpoint"),
         *describe_machine(),
-        others.describe(),
+        other_load.describe(),
         "- XGBoost models of 10, 25, 50 and 100 trees, one archive each of 4 to 34 KB.",
         "",
         f"Milliseconds; warm calls to random models over {CONNECTIONS} connections; memory is what "
@@ -101,7 +101,10 @@ def hits_table(hits: Sequence[Hits]) -> list[str]:
         "",
         "| models asked for | found loaded | by an ideal LRU cache of that size |",
         "|---|---|---|",
-        *(row_of([one.asked, f"{one.share:.1%}", f"{one.ideal:.1%}"]) for one in hits),
+        *(
+            row_of([hits_row.asked, f"{hits_row.share:.1%}", f"{hits_row.ideal:.1%}"])
+            for hits_row in hits
+        ),
     ]
 
 
@@ -115,9 +118,13 @@ def more_table(more: Sequence[Warm]) -> list[str]:
         "|---|---|---|---|---|",
         *(
             row_of(
-                [name, f"{one['requests_per_second']:,.0f}", *(f"{one[key]:.2f}" for key in keys)]
+                [
+                    name,
+                    f"{measured['requests_per_second']:,.0f}",
+                    *(f"{measured[key]:.2f}" for key in keys),
+                ]
             )
-            for name, one in more
+            for name, measured in more
         ),
     ]
 
@@ -138,7 +145,7 @@ def targets(results: Sequence[Result], more: Sequence[Warm]) -> list[str]:
         ),
     ]
     if more:
-        few, many = (more[place][1]["p90_ms"] for place in (0, 1))
+        few, many = (more[index][1]["p90_ms"] for index in (0, 1))
         lines.append(
             verdict(
                 many <= few * SLOWER_AT_MOST,

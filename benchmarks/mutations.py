@@ -72,7 +72,9 @@ def another_operation(sent: Sent, base: Base, rng: random.Random) -> Sent:
 
 
 def another_method(sent: Sent, base: Base, rng: random.Random) -> Sent:
-    return replace(sent, method=rng.choice([one for one in _METHODS if one != sent.method]))
+    return replace(
+        sent, method=rng.choice([method for method in _METHODS if method != sent.method])
+    )
 
 
 def another_path(sent: Sent, base: Base, rng: random.Random) -> Sent:
@@ -90,7 +92,7 @@ def another_body(sent: Sent, base: Base, rng: random.Random) -> Sent:
 
 
 def another_value(sent: Sent, base: Base, rng: random.Random) -> Sent:
-    """Of a query's parameter, be it one that signs."""
+    """Changes a query parameter, which may be part of the signature."""
     pairs = sent.query.split("&")
     at = rng.randrange(len(pairs))
     if "=" not in pairs[at]:
@@ -164,7 +166,7 @@ def letter_decoded(sent: Sent, base: Base, rng: random.Random) -> Sent:
     text: str = getattr(sent, where)
     at = text.find("%", rng.randrange(len(text) + 1))
     digits = text[at + 1 : at + 3]
-    if at < 0 or len(digits) < 2 or not all(one in string.hexdigits for one in digits):
+    if at < 0 or len(digits) < 2 or not all(digit in string.hexdigits for digit in digits):
         return sent
     letter = chr(int(digits, 16))
     if letter in "?# " or not letter.isprintable():
@@ -273,7 +275,9 @@ def header_changed(sent: Sent, base: Base, rng: random.Random) -> Sent:
 
 
 def signature_dropped(sent: Sent, base: Base, rng: random.Random) -> Sent:
-    pairs = [one for one in sent.query.split("&") if not one.startswith(("X-Amz-", "Signature="))]
+    pairs = [
+        pair for pair in sent.query.split("&") if not pair.startswith(("X-Amz-", "Signature="))
+    ]
     return replace(sent, headers=sent.without(*_SIGNING), query="&".join(pairs))
 
 

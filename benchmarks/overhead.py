@@ -22,7 +22,7 @@ from pathlib import Path
 from frame import Measured, heading, keep, measure, middle, options, row_of
 from house import check, make_model
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 from sides import Side, container_of, free_port, plain_request, process, sagehen, wait_for
 
 NGINX = "nginx (not signed)"
@@ -36,7 +36,7 @@ def main() -> None:
     parser = options(__doc__, seconds=5)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    others = Others(ignored=arguments.at_once)
+    other_load = OtherLoad(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder, ExitStack() as stack:
         model, rows, expected = make_model(Path(folder))
         gateway = stack.enter_context(sagehen(model, Path(folder)))
@@ -48,8 +48,8 @@ def main() -> None:
             print(MISSING, file=sys.stderr)
         for side in sides:
             check(side, rows, expected)
-        results = measure_all(sides, rows, arguments.seconds, arguments.repeats, others)
-    report = render(results, others)
+        results = measure_all(sides, rows, arguments.seconds, arguments.repeats, other_load)
+    report = render(results, other_load)
     print(report)
     if arguments.save:
         keep(report, "overhead")
@@ -102,12 +102,12 @@ def listens(port: int) -> bool:
 
 
 def measure_all(
-    sides: Sequence[Side], rows: Sequence[str], seconds: float, repeats: int, others: Others
+    sides: Sequence[Side], rows: Sequence[str], seconds: float, repeats: int, other_load: OtherLoad
 ) -> Results:
     results: Results = defaultdict(list)
     for repeat in range(repeats):
         for side in sides:
-            result = measure(side, rows, 1, seconds, others)
+            result = measure(side, rows, 1, seconds, other_load)
             results[side.name].append(result)
             print(
                 f"{repeat + 1}/{repeats}  {side.name:38} {result['p50_ms'] * 1000:8.0f} µs",
@@ -116,11 +116,11 @@ def measure_all(
     return results
 
 
-def render(results: Results, others: Others) -> str:
+def render(results: Results, other_load: OtherLoad) -> str:
     """The medians as a Markdown table."""
     container = next(iter(results))
     direct = middle(results[container], "p50_ms")
-    lines = [*heading("Overhead of the gateway"), *describe_machine(), others.describe(), ""]
+    lines = [*heading("Overhead of the gateway"), *describe_machine(), other_load.describe(), ""]
     lines += [
         "One connection, one request at a time; microseconds.",
         "",

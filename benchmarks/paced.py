@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 from load import LENGTH, READ_BYTES, connect
 
-PATIENCE_SECONDS = 70.0
-"""For one answer, and for all at the end: the server itself gives up after 60 s."""
+ANSWER_TIMEOUT_SECONDS = 70.0
+"""for one answer, and for all answers at the end; the server's own limit is 60 s"""
 LOOK_SECONDS = 0.25
 """Between two looks after what does not come, and after the file of requests."""
 KEPT_FAILURES = 10_000
@@ -121,7 +121,7 @@ class Generator:
         self._open_missing()
         self._start = now = time.monotonic()
         end = self._start + self._seconds
-        while now < end or (self._has_work(end) and now < end + PATIENCE_SECONDS):
+        while now < end or (self._has_work(end) and now < end + ANSWER_TIMEOUT_SECONDS):
             self._send_due(now, end)
             for descriptor, _ in self._epoll.poll(self._rest(now, end)):
                 self._take(self._open[descriptor])
@@ -143,7 +143,7 @@ class Generator:
         return len(self._free) < len(self._open) or self._is_due(end, end)
 
     def _rest(self, now: float, end: float) -> float:
-        """How long nothing is to be sent; epoll makes whole milliseconds of it."""
+        """Returns the seconds until the next request; epoll rounds to milliseconds."""
         if not self._free or not self._rate or now >= end:
             return LOOK_SECONDS
         return max(0.0, min(LOOK_SECONDS, self._due_at(now) - now))
@@ -240,8 +240,8 @@ class Generator:
         self._requests.refresh()
         self._open_missing()
         for connection in list(self._open.values()):
-            if connection.busy and now - connection.sent_at > PATIENCE_SECONDS:
-                self._lose(connection, "silence", f"no answer for {PATIENCE_SECONDS:g} s")
+            if connection.busy and now - connection.sent_at > ANSWER_TIMEOUT_SECONDS:
+                self._lose(connection, "silence", f"no answer for {ANSWER_TIMEOUT_SECONDS:g} s")
 
 
 def summary(tally: Tally, rate: float, seconds: float) -> dict[str, Any]:

@@ -7,21 +7,21 @@ from frame import Measured, middle
 
 SAGEHEN = "sagehen"
 BARE = "bare"
-"""The key of what is no server."""
+"""the key of the bare call, which is no server"""
 BATCHING = ("triton", "torchserve")
 BATCHING_TIMES = 1.5
 FRAMEWORKS = ("litserve", "bentoml", "mlserver", "ray")
 BEST_TIMES = 6
-"""Of the quickest framework in whichever of its modes is quicker."""
+"""the aim against the fastest framework in its faster mode"""
 DEFAULT_TIMES = 15
-"""Of the quickest framework as it comes."""
+"""the aim against the fastest framework with default settings"""
 ADDED_MS = 0.15
 """bound on what Sagehen adds to a bare call at one connection"""
 
 
 @dataclass
 class Result:
-    """What was measured of one server in one of its modes, or of a bare call."""
+    """The figures of one server in one of its modes, or of a bare call."""
 
     key: str
     name: str
@@ -38,8 +38,8 @@ class Result:
             self.measured.setdefault(connections, []).append(once)
         self.mebibytes.append(mebibytes)
 
-    def middle(self, connections: int, what: str) -> float:
-        return middle(self.measured[connections], what)
+    def middle(self, connections: int, key: str) -> float:
+        return middle(self.measured[connections], key)
 
     def rate(self, connections: int) -> float:
         return self.middle(connections, "requests_per_second")
@@ -75,7 +75,7 @@ def faster(ours: Result, rivals: Sequence[Result], times: float) -> str:
 
 def steadier(ours: Result, rivals: Sequence[Result]) -> str:
     best = min(rivals, key=lambda rival: rival.middle(64, "p99_ms"))
-    p99, theirs = (one.middle(64, "p99_ms") for one in (ours, best))
+    p99, theirs = (result.middle(64, "p99_ms") for result in (ours, best))
     return verdict(
         p99 < theirs,
         f"64 connections, a lower p99 than every one: {p99:.1f} ms, {best.name} {theirs:.1f} ms",
@@ -91,7 +91,7 @@ def ahead(ours: Result, rivals: Sequence[Result]) -> str:
 
 
 def near(ours: Result, bare: Result) -> str:
-    p50, alone = (one.middle(1, "p50_ms") for one in (ours, bare))
+    p50, alone = (result.middle(1, "p50_ms") for result in (ours, bare))
     return verdict(
         p50 - alone <= ADDED_MS,
         f"1 connection, within {ADDED_MS} ms of {bare.name}: "

@@ -17,12 +17,12 @@ from sides import Failed, Side, as_bytes, free_port, process, wait_for
 
 START_SECONDS = 120
 LAST_LINES = 3
-"""Of a server that does not start."""
+"""lines of the log that are shown if a server does not start"""
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a request and its answer look like."""
+    """The format of a request and its answer."""
 
     content_type: str
     body: str
@@ -41,7 +41,7 @@ TENSOR = Form(
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be run for a peer, and what it can then be asked."""
+    """A peer's commands, and the requests that it accepts."""
 
     command: list[str]
     path: str
@@ -64,13 +64,13 @@ def serve(
     model_name: str = "",
 ) -> Iterator[Side]:
     """The server of a peer, when it has answered a first request."""
-    made = environment(key, cache, libraries, model_name)
+    peer_environment = environment(key, cache, libraries, model_name)
     # Some write into the folder they run in.
     shutil.copytree(PEERS / key, folder, dirs_exist_ok=True)
     port = free_port()
-    plan = plan_for(made, folder, port)
+    plan = plan_for(peer_environment, folder, port)
     variables = {"BENCHMARK_MODEL": str(model), "TMPDIR": str(folder)}
-    variables = {**made.variables, **variables, **plan.variables}
+    variables = {**peer_environment.variables, **variables, **plan.variables}
     side = Side(key, "127.0.0.1", port, partial(request, plan, port), plan.form.number)
     log = folder / "log.txt"
     with process(plan.command, log, folder, **variables) as running:
@@ -101,14 +101,18 @@ def reason(log: Path) -> str:
     return " / ".join((errors or lines)[-LAST_LINES:])
 
 
-def litserve(made: Environment, folder: Path, port: int, fast_queue: bool = False) -> Plan:
+def litserve(
+    peer_environment: Environment, folder: Path, port: int, fast_queue: bool = False
+) -> Plan:
     form = Form(ROW.content_type, ROW.body, lambda answer: json.loads(answer)["prediction"])
     flags = ["--fast-queue"] if fast_queue else []
-    return Plan([str(made.tools / "python"), "app.py", str(port), *flags], "/predict", form)
+    return Plan(
+        [str(peer_environment.tools / "python"), "app.py", str(port), *flags], "/predict", form
+    )
 
 
-def bentoml(made: Environment, folder: Path, port: int, workers: int = 1) -> Plan:
-    command = [str(made.tools / "bentoml"), "serve", "service:House"]
+def bentoml(peer_environment: Environment, folder: Path, port: int, workers: int = 1) -> Plan:
+    command = [str(peer_environment.tools / "bentoml"), "serve", "service:House"]
     variables = {
         "BENCHMARK_WORKERS": str(workers),
         "BENTOML_HOME": str(folder),
@@ -118,7 +122,7 @@ def bentoml(made: Environment, folder: Path, port: int, workers: int = 1) -> Pla
     return Plan([*command, *where], "/predict", ROW, variables)
 
 
-def mlserver(made: Environment, folder: Path, port: int, **settings: str) -> Plan:
+def mlserver(peer_environment: Environment, folder: Path, port: int, **settings: str) -> Plan:
     variables = {
         "MLSERVER_HOST": "127.0.0.1",
         "MLSERVER_HTTP_PORT": str(port),
@@ -127,13 +131,13 @@ def mlserver(made: Environment, folder: Path, port: int, **settings: str) -> Pla
         "MLSERVER_DEBUG": "false",
         **settings,
     }
-    command = [str(made.tools / "mlserver"), "start", "."]
+    command = [str(peer_environment.tools / "mlserver"), "start", "."]
     return Plan(command, "/v2/models/house/infer", TENSOR, variables)
 
 
-def mlserver_in_one_process(made: Environment, folder: Path, port: int) -> Plan:
+def mlserver_in_one_process(peer_environment: Environment, folder: Path, port: int) -> Plan:
     return mlserver(
-        made,
+        peer_environment,
         folder,
         port,
         MLSERVER_PARALLEL_WORKERS="0",
@@ -142,15 +146,15 @@ def mlserver_in_one_process(made: Environment, folder: Path, port: int) -> Plan:
     )
 
 
-def ray_serve(made: Environment, folder: Path, port: int, **settings: str) -> Plan:
+def ray_serve(peer_environment: Environment, folder: Path, port: int, **settings: str) -> Plan:
     variables = {"RAY_USAGE_STATS_ENABLED": "0", **settings}
-    return Plan([str(made.tools / "python"), "app.py", str(port)], "/", CSV, variables)
+    return Plan([str(peer_environment.tools / "python"), "app.py", str(port)], "/", CSV, variables)
 
 
-def ray_serve_haproxy(made: Environment, folder: Path, port: int) -> Plan:
+def ray_serve_haproxy(peer_environment: Environment, folder: Path, port: int) -> Plan:
     """As it runs on a cluster of its makers: requests go from HAProxy to the replica."""
     return ray_serve(
-        made,
+        peer_environment,
         folder,
         port,
         RAY_SERVE_THROUGHPUT_OPTIMIZED="1",
@@ -166,9 +170,9 @@ def ray_serve_haproxy(made: Environment, folder: Path, port: int) -> Plan:
     )
 
 
-def triton(made: Environment, folder: Path, port: int) -> Plan:
+def triton(peer_environment: Environment, folder: Path, port: int) -> Plan:
     """The wheel of PyTriton brings Triton itself and its Python backend."""
-    home = made.packages / "pytriton" / "tritonserver"
+    home = peer_environment.packages / "pytriton" / "tritonserver"
     # The backend's Python is an isolated one, which does not look at PYTHONPATH.
     shutil.copy(PEERS / "common" / "booster.py", folder / "models" / "house" / "1")
     lay_out_backend(home, folder / "backends" / "python")
@@ -182,7 +186,7 @@ def triton(made: Environment, folder: Path, port: int) -> Plan:
         "--allow-grpc=false",
         "--allow-metrics=false",
     ]
-    libraries = {"LD_LIBRARY_PATH": str(made.packages / "nvidia_pytriton.libs")}
+    libraries = {"LD_LIBRARY_PATH": str(peer_environment.packages / "nvidia_pytriton.libs")}
     return Plan(command, "/v2/models/house/infer", TENSOR, libraries)
 
 
@@ -195,20 +199,20 @@ def lay_out_backend(home: Path, backend: Path) -> None:
         (backend / part.name).symlink_to(part)
 
 
-def torchserve(made: Environment, folder: Path, port: int) -> Plan:
+def torchserve(peer_environment: Environment, folder: Path, port: int) -> Plan:
     pack(folder / "handler.py", folder / "house.mar")
     configuration = folder / "config.properties"
     template = string.Template(configuration.read_text())
     ports = {name: free_port() for name in ("management", "metrics", "grpc", "grpc_management")}
     configuration.write_text(template.substitute(inference=port, store=folder, **ports))
-    command = [str(made.tools / "torchserve"), "--foreground", "--disable-token-auth"]
+    command = [str(peer_environment.tools / "torchserve"), "--foreground", "--disable-token-auth"]
     command += ["--ts-config", configuration.name, "--log-config", "log4j2.xml"]
     variables = {key: str(folder) for key in ("TEMP", "LOG_LOCATION", "METRICS_LOCATION")}
     return Plan([*command, "--model-store", str(folder)], "/predictions/house", CSV, variables)
 
 
 def pack(handler: Path, archive: Path) -> None:
-    """What torch-model-archiver makes of a handler."""
+    """Makes the archive that torch-model-archiver makes of a handler."""
     model = {"modelName": "house", "modelVersion": "1.0", "handler": handler.name}
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr("MAR-INF/MANIFEST.json", json.dumps({"runtime": "python", "model": model}))

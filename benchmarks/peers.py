@@ -25,7 +25,7 @@ from environments import CACHE, version_of
 from frame import Measured, heading, keep, measure, options, put_under_load, row_of, some
 from house import Question, ask_library, check, make_model
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 from peer_results import BARE, SAGEHEN, Result, targets
 from sides import Failed, Side, container_of
 
@@ -37,12 +37,12 @@ def main() -> None:
     adopt_orphans()
     # As Ctrl-C does: what runs is ended first.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended by SIGTERM."))
-    others = Others(ignored=arguments.at_once)
+    other_load = OtherLoad(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder:
         question = make_model(Path(folder))
-        bench = Bench(question, arguments.seconds, arguments.cache, others)
+        bench = Bench(question, arguments.seconds, arguments.cache, other_load)
         results = bench.measure_all(arguments.only, arguments.repeats)
-    report = render(results, others)
+    report = render(results, other_load)
     print(report)
     if arguments.save:
         keep(report, "peers")
@@ -63,7 +63,7 @@ class Bench:
     question: Question
     seconds: float
     cache: Path
-    others: Others
+    other_load: OtherLoad
 
     def measure_all(self, keys: Sequence[str], repeats: int) -> list[Result]:
         library = Result(BARE, "XGBoost's own call, without a server")
@@ -76,7 +76,7 @@ class Bench:
         for repeat in range(repeats):
             print(f"{repeat + 1}/{repeats}", file=sys.stderr)
             call = partial(ask_library, self.question, self.seconds)
-            library.add({1: self.others.undisturbed(call)})
+            library.add({1: self.other_load.undisturbed(call)})
             for contender, result in chosen.items():
                 if not result.failure:
                     self.measure(contender, result, container)
@@ -91,8 +91,8 @@ class Bench:
                 result.add(self.under_load(side, CONNECTIONS), resident_mebibytes())
                 if contender.key == SAGEHEN:
                     container.add(self.under_load(container_of(side), (1,)))
-            found = version_of(contender.package, contender.key, self.cache)
-            result.version = f"{contender.package} {found}"
+            version = version_of(contender.package, contender.key, self.cache)
+            result.version = f"{contender.package} {version}"
         except Failed as failure:
             result.failure = str(failure)
             print(f"{contender.name}: {failure}", file=sys.stderr)
@@ -113,7 +113,7 @@ class Bench:
         """A measurement by number of connections."""
         measured = {}
         for connections in counts:
-            once = measure(side, self.question.rows, connections, self.seconds, self.others)
+            once = measure(side, self.question.rows, connections, self.seconds, self.other_load)
             measured[connections] = once
             print(
                 f"  {side.name:42} {connections:2} connections  "
@@ -123,7 +123,7 @@ class Bench:
         return measured
 
 
-def render(results: Sequence[Result], others: Others) -> str:
+def render(results: Sequence[Result], other_load: OtherLoad) -> str:
     """The medians as Markdown tables, and what they say of the targets."""
     servers = [result for result in results if result.key != BARE and result.measured]
     at_one = [result for result in results if result.key in (BARE, SAGEHEN) and result.measured]
@@ -133,7 +133,7 @@ def render(results: Sequence[Result], others: Others) -> str:
         [
             *heading("Sagehen and its peers"),
             *describe_machine(),
-            others.describe(),
+            other_load.describe(),
             "",
             "Latencies in milliseconds; memory in MiB, resident, summed over the processes.",
             "",

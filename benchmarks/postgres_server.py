@@ -38,12 +38,12 @@ def postgres() -> Iterator[str]:
 
 
 def program(name: str) -> Path:
-    found = next(PROGRAMS.glob(f"*/bin/{name}"), None) or shutil.which(name)
-    if not found:
+    path = next(PROGRAMS.glob(f"*/bin/{name}"), None) or shutil.which(name)
+    if not path:
         raise Failed(f"{name} is missing. To have it: apt-get install -y postgresql")
     if importlib.util.find_spec("psycopg") is None:
         raise Failed("psycopg is missing. To have it: pip install 'psycopg[binary]'")
-    return Path(found)
+    return Path(path)
 
 
 def as_other_user() -> list[str]:

@@ -28,7 +28,7 @@ from typing import Any
 from frame import Measured, heading, measure, options, row_of
 from load import Tally, summary
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 from sides import HERE, ROLE, Server, Side, server
 
 INSTANCES = (1, 5, 10, 15, 20)
@@ -90,13 +90,13 @@ def main() -> None:
     arguments = parse_arguments()
     counts = QUICK_INSTANCES if arguments.quick else INSTANCES
     draws = draw_seconds(QUICK_DRAWS if arguments.quick else DRAWS)
-    others = Others(ignored=arguments.at_once)
+    other_load = OtherLoad(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder, server(Path(folder)) as running:
         upload(running)
-        results = measure_all(running, counts, draws, arguments.seconds, others)
+        results = measure_all(running, counts, draws, arguments.seconds, other_load)
     for count in counts:
         results[IDEAL, count] = simulate(count, draws, arguments.seconds)
-    report = render(results, counts, others)
+    report = render(results, counts, other_load)
     print(report)
     if arguments.save:
         save(report, results, counts, arguments.into)
@@ -186,7 +186,11 @@ def wait_until_in_service(sagemaker: Any, strategy: Strategy) -> None:
 
 
 def measure_all(
-    running: Server, counts: Sequence[int], draws: Sequence[float], seconds: float, others: Others
+    running: Server,
+    counts: Sequence[int],
+    draws: Sequence[float],
+    seconds: float,
+    other_load: OtherLoad,
 ) -> Results:
     rows = list(map(str, draws))
     results: Results = {}
@@ -198,7 +202,7 @@ def measure_all(
         for strategy in STRATEGIES:
             signed = partial(running.signed_request, strategy.endpoint)
             side = Side(strategy.name, *running.address, signed)
-            result = measure(side, rows, count * USERS_PER_INSTANCE, seconds, others)
+            result = measure(side, rows, count * USERS_PER_INSTANCE, seconds, other_load)
             results[strategy.name, count] = result
             print(
                 f"{count:2} instances  {strategy.name:28} p50 {result['p50_ms']:6.1f} ms  "
@@ -228,9 +232,9 @@ def simulate(count: int, draws: Sequence[float], seconds: float) -> dict[str, fl
 # What is shown
 
 
-def render(results: Results, counts: Sequence[int], others: Others) -> str:
+def render(results: Results, counts: Sequence[int], other_load: OtherLoad) -> str:
     """The results as Markdown tables, one for each number of instances."""
-    lines = [*heading("Routing"), *describe_machine(), others.describe()]
+    lines = [*heading("Routing"), *describe_machine(), other_load.describe()]
     lines += [
         f"- Service times: log-normal, median {MEDIAN_SECONDS * 1000:g} ms, sigma {SIGMA:g}, "
         f"seed {SEED}; {USERS_PER_INSTANCE} users an instance",

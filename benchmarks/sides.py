@@ -32,7 +32,7 @@ REGION = "us-east-1"
 START_TIMEOUT_SECONDS = 60
 END_TIMEOUT_SECONDS = 30
 RESOURCES = ("Endpoint", "EndpointConfig", "Model")
-"""In the order in which they are deleted."""
+"""in the order of deletion"""
 
 
 class Failed(SystemExit):
@@ -65,7 +65,7 @@ def all_sides(model: Path, folder: Path) -> Iterator[list[Side]]:
 
 @contextmanager
 def two_trees(model: Path, folder: Path, before: Path) -> Iterator[list[Side]]:
-    """The server of another checkout, which has a `.venv` of its own, and this one's."""
+    """Yields the server of another checkout, which needs its own `.venv`, and this one's."""
     with ExitStack() as stack:
         yield [
             stack.enter_context(sagehen(model, folder / name, name, tools))
@@ -163,7 +163,7 @@ def running_in(home: Path, pid: int) -> Server:
 
 @contextmanager
 def borrowed(running: Server) -> Iterator[Server]:
-    """What is put on it meanwhile goes at the end."""
+    """Yields a server that runs already; removes at the end what was created meanwhile."""
     before = {kind: names_of(running, kind) for kind in RESOURCES}
     try:
         yield running
@@ -178,7 +178,7 @@ def borrowed(running: Server) -> Iterator[Server]:
 
 def names_of(running: Server, kind: str) -> set[str]:
     pages = running.client("sagemaker").get_paginator(f"list_{snake(kind)}s").paginate()
-    return {one[f"{kind}Name"] for page in pages for one in page[f"{kind}s"]}
+    return {resource[f"{kind}Name"] for page in pages for resource in page[f"{kind}s"]}
 
 
 def snake(name: str) -> str:
@@ -203,12 +203,13 @@ def fastapi(model: Path, workers: int) -> Iterator[Side]:
 
 def container_of(gateway: Side) -> Side:
     """The only instance of Sagehen's endpoint, asked without the gateway."""
-    assert gateway.home is not None
+    if gateway.home is None:
+        raise Failed(f"{gateway.name} has no home, so its container cannot be found.")
     url = f"http://{gateway.host}:{gateway.port}/_sagehen/status"
     bearer = {"Authorization": f"Bearer {(gateway.home / 'token').read_text()}"}
     with urllib.request.urlopen(urllib.request.Request(url, None, bearer), timeout=10) as answer:
         endpoints = json.load(answer)["endpoints"]
-    (endpoint,) = (one for one in endpoints if one["name"] == "house")
+    (endpoint,) = (candidate for candidate in endpoints if candidate["name"] == "house")
     ((instance,),) = [variant["instances"] for variant in endpoint["variants"]]
     path = instance["address"].removeprefix("unix:")
     return Side("The container, called directly", path, 0, partial(plain_request, 80))

@@ -28,7 +28,7 @@ from typing import Any
 from house import check, make_model, post
 from inside import Inside
 from kills import Killer, unexplained
-from others import Others, foreign_seconds
+from other_load import OtherLoad, foreign_seconds
 from sides import HERE, Server, Side, deploy, server
 from soak_report import Memory, Soak, render
 
@@ -38,13 +38,13 @@ SIGN_SECONDS = 240
 TICK_SECONDS = 0.02
 MEMORY_SECONDS = 1.0
 SETTLE_SECONDS = 60.0
-"""For everything to be back, and nothing outstanding, after the last request."""
+"""after the last request, for all instances to return and all requests to end"""
 
 
 def main() -> int:
     arguments = parse_arguments()
     settings = {"SAGEHEN_GATEWAYS": str(arguments.gateways)} if arguments.gateways else {}
-    others = Others()
+    other_load = OtherLoad()
     with (
         tempfile.TemporaryDirectory(prefix="sgh-") as folder,
         server(Path(folder), **settings) as running,
@@ -54,10 +54,10 @@ def main() -> int:
         side = side_of(running)
         check(side, rows, expected)
         offers = Offers(side, {row: post(side, row)[1] for row in rows}, Path(folder))
-        peak = find_peak(offers, arguments, others)
+        peak = find_peak(offers, arguments, other_load)
         soak = put_under_load(Inside(running), offers, peak, arguments)
         check(side, rows, expected)
-    report = render(soak, others)
+    report = render(soak, other_load)
     print(report)
     if arguments.save:
         saved = HERE / "results" / f"{datetime.date.today().isoformat()}-soak.md"
@@ -134,7 +134,7 @@ class Offers:
         return self.folder / "result.json"
 
 
-def find_peak(offers: Offers, arguments: argparse.Namespace, others: Others) -> float:
+def find_peak(offers: Offers, arguments: argparse.Namespace, other_load: OtherLoad) -> float:
     """Right answers a second, with a request always under way on every connection."""
 
     def measure() -> dict[str, float]:
@@ -144,8 +144,8 @@ def find_peak(offers: Offers, arguments: argparse.Namespace, others: Others) -> 
         return result
 
     measure()  # to warm up
-    found = measure() if arguments.at_once else others.undisturbed(measure)
-    return found["requests_per_second"]
+    peak = measure() if arguments.at_once else other_load.undisturbed(measure)
+    return peak["requests_per_second"]
 
 
 def put_under_load(
@@ -196,7 +196,7 @@ def hurt_and_watch(
 
 
 def settle(inside: Inside, killer: Killer, instances: int) -> list[str]:
-    """Wait until all is as before the load; what is not."""
+    """Waits until everything is as before the load; returns the differences that stay."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while (faults := unsettled(inside, killer, instances)) and time.monotonic() < deadline:
         time.sleep(TICK_SECONDS)
@@ -209,8 +209,10 @@ def unsettled(inside: Inside, killer: Killer, instances: int) -> list[str]:
     serving, running = inside.routed().keys(), inside.instances().keys()
     if serving != running or len(serving) != instances:
         faults.append(f"{len(running)} instances run and {len(serving)} are in the routes.")
-    if left := inside.left_on_board():
-        faults.append(f"{left} cells of the board are not 0, though nothing is under way.")
+    if left := inside.left_in_flight():
+        faults.append(
+            f"{left} cells of the in-flight table are not 0, though nothing is under way."
+        )
     return faults
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from frame import row_of
 from kills import Failure, Kill
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 
 SHOWN_FAILURES = 10
 LONG_ENOUGH_MINUTES = 5.0
@@ -21,7 +21,7 @@ FLAT_SHARE, FLAT_MIB = 0.05, 2.0
 FLAT_MIB_A_MINUTE = 0.2
 """… and the second half of the run has at most this slope."""
 HELD_SHARE = 0.99
-"""Of what is offered, to be answered right and in time."""
+"""share of the offered requests that must be answered correctly and in time"""
 
 Seen = Sequence[tuple[float, float]]
 """Minutes since the start, and MiB."""
@@ -43,7 +43,7 @@ class Soak:
     lost: list[Failure]
     """Failures that no kill explains."""
     unsettled: list[str]
-    """What was not as before when the load had ended."""
+    """Differences that stayed after the load."""
 
     @property
     def lost_count(self) -> int:
@@ -55,7 +55,7 @@ class Soak:
         return not self.lost_count and not self.unsettled
 
 
-def render(soak: Soak, others: Others) -> str:
+def render(soak: Soak, other_load: OtherLoad) -> str:
     """All of it as Markdown."""
     chosen = soak.arguments
     plural = "s" if soak.gateways > 1 else ""
@@ -64,7 +64,7 @@ def render(soak: Soak, others: Others) -> str:
             f"# Soak, {datetime.date.today().isoformat()}",
             "",
             *describe_machine(),
-            others.describe(),
+            other_load.describe(),
             f"- Beside the soak, other processes used {soak.foreign_cores:.2f} cores on average.",
             f"- {chosen.minutes:g} minutes; {chosen.instances} instances, {soak.gateways} "
             f"gateway{plural}, {chosen.connections} connections",
@@ -87,16 +87,24 @@ def render(soak: Soak, others: Others) -> str:
 
 def _tell_targets(soak: Soak) -> Iterator[str]:
     yield from _table("target", "measured", "met")
-    held = _held_share(soak)
+    held_share = _held_share(soak)
     yield row_of(["Nothing is lost", f"{soak.lost_count} lost", _met(not soak.lost_count)])
     settled = " ".join(soak.unsettled) or "everything serves, nothing is outstanding"
     yield row_of(["All is as before at the end", settled, _met(not soak.unsettled)])
-    yield row_of([f"{HELD_SHARE:.0%} of the load is held", f"{held:.2%}", _met(held >= HELD_SHARE)])
+    yield row_of(
+        [
+            f"{HELD_SHARE:.0%} of the load is held",
+            f"{held_share:.2%}",
+            _met(held_share >= HELD_SHARE),
+        ]
+    )
     trends = trends_of(soak.memory)
     growing = [name for name, trend in trends.items() if not trend.is_flat]
-    told = f"growing: {', '.join(growing)}" if growing else "flat"
+    memory_trend = f"growing: {', '.join(growing)}" if growing else "flat"
     too_short = [name for name, trend in trends.items() if trend.minutes < LONG_ENOUGH_MINUTES]
-    yield row_of(["Memory is flat", told, "too short to say" if too_short else _met(not growing)])
+    yield row_of(
+        ["Memory is flat", memory_trend, "too short to say" if too_short else _met(not growing)]
+    )
 
 
 def _tell_requests(soak: Soak) -> Iterator[str]:
@@ -142,15 +150,15 @@ def _tell_kills(kills: Sequence[Kill]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Trend:
-    """Of one process's memory, in MiB."""
+    """The memory of one process over time, in MiB."""
 
     first: float
     """The mean of the first minute, or of the first third of a shorter run."""
     last: float
     slope: float
-    """Of the second half, a minute."""
+    """MiB a minute, over the second half"""
     minutes: float
-    """That it was watched."""
+    """from the first to the last sample"""
 
     @classmethod
     def of(cls, seen: Seen) -> "Trend":
@@ -196,9 +204,10 @@ def _tell_memory(memory: Memory) -> Iterator[str]:
 
 
 def _tell_lost(lost: Sequence[Failure]) -> Iterator[str]:
-    for one in lost[:SHOWN_FAILURES]:
-        took = one["at"] - one["sent_at"]
-        yield f"- lost: {one['kind']} {one['status'] or ''} after {took:.3f} s: {one['text']}"
+    for failure in lost[:SHOWN_FAILURES]:
+        took = failure["at"] - failure["sent_at"]
+        status = failure["status"] or ""
+        yield f"- lost: {failure['kind']} {status} after {took:.3f} s: {failure['text']}"
 
 
 def _held_share(soak: Soak) -> float:

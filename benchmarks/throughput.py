@@ -17,7 +17,7 @@ from pathlib import Path
 from frame import Measured, heading, keep, measure, middle, options, row_of
 from house import check, make_model
 from machine import describe_machine
-from others import Others
+from other_load import OtherLoad
 from sides import Side, all_sides, two_trees
 
 CONNECTIONS = (1, 8, 64)
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--before", type=Path, help="a checkout to be measured beside this one")
     arguments = parser.parse_args()
-    others = Others(ignored=arguments.at_once)
+    other_load = OtherLoad(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder:
         model, rows, expected = make_model(Path(folder))
         before = arguments.before
@@ -43,21 +43,21 @@ def main() -> None:
         with servers as sides:
             for side in sides:
                 check(side, rows, expected)
-            results = measure_all(sides, rows, arguments.seconds, arguments.repeats, others)
-    report = render(results, others)
+            results = measure_all(sides, rows, arguments.seconds, arguments.repeats, other_load)
+    report = render(results, other_load)
     print(report)
     if arguments.save:
         keep(report, "throughput-before-and-after" if before else "throughput")
 
 
 def measure_all(
-    sides: Sequence[Side], rows: Sequence[str], seconds: float, repeats: int, others: Others
+    sides: Sequence[Side], rows: Sequence[str], seconds: float, repeats: int, other_load: OtherLoad
 ) -> Results:
     results: Results = defaultdict(list)
     for repeat in range(repeats):
         for connections in CONNECTIONS:
             for side in sides:
-                result = measure(side, rows, connections, seconds, others)
+                result = measure(side, rows, connections, seconds, other_load)
                 results[side.name, connections].append(result)
                 print(
                     f"{repeat + 1}/{repeats}  {connections:2} connections  "
@@ -67,11 +67,11 @@ def measure_all(
     return results
 
 
-def render(results: Results, others: Others) -> str:
+def render(results: Results, other_load: OtherLoad) -> str:
     """The medians as a Markdown table."""
     names = list(dict.fromkeys(name for name, _ in results))
     first = names[0]
-    lines = [*heading("Throughput"), *describe_machine(), others.describe(), ""]
+    lines = [*heading("Throughput"), *describe_machine(), other_load.describe(), ""]
     for connections in CONNECTIONS:
         ours = middle(results[first, connections], "requests_per_second")
         lines += [

@@ -67,7 +67,7 @@ queue = sqs.get_queue_url(
 
 
 def ask(text: str) -> str:
-    """What is answered, once its notice has come."""
+    """Returns the answer, once its notice has arrived."""
     s3.put_object(Bucket="language-archives", Key="text.json", Body=json.dumps(text))
     asked = runtime.invoke_endpoint_async(
         EndpointName="languages",

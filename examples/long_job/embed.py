@@ -33,7 +33,7 @@ def embed(lines: list[str]) -> np.ndarray:
 
 
 def keep(number: int, vectors: np.ndarray) -> None:
-    """Whole or not at all: what is renamed into place is never half written."""
+    """Writes atomically: a renamed file is never half written."""
     draft = CHECKPOINTS / ".draft"
     with draft.open("wb") as file:
         np.save(file, vectors)

@@ -61,7 +61,7 @@ class Mailbox:
 
 @contextmanager
 def mail_server() -> Iterator[tuple[int, list[Message]]]:
-    """The port of a mail server, and what it was given."""
+    """Yields the port of a mail server and the mails that it received."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     mailbox = Mailbox()
@@ -146,7 +146,7 @@ class Story:
         return answer["errMsg"].partition("[")[2].partition("]")[0]
 
     def checkpoints(self, job: str) -> int:
-        """How many of them are in the object store."""
+        """Returns the number of checkpoints in the object store."""
         found = self.s3.list_objects_v2(Bucket="long-job", Prefix=f"checkpoints/{job}/")
         return found["KeyCount"]
 

@@ -1,4 +1,4 @@
-"""BentoML, with as many workers as it is told."""
+"""BentoML, with a configured number of workers."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What every peer calls: the same model, read in the same way, one thread a prediction."""
+"""The model that every peer calls, loaded in the same way, with one thread a prediction."""
 
 import os
 from collections.abc import Callable, Sequence

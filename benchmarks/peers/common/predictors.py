@@ -1,4 +1,4 @@
-"""What the peers of batching.py call: a list of questions in, an array with an answer for each.
+"""The predictors of batching.py's peers: lists of questions in, arrays of answers out.
 
 A question is a row of numbers, or a text.
 """
@@ -12,7 +12,7 @@ Predictor = Callable[[Sequence], np.ndarray]
 
 
 def load() -> Predictor:
-    """For a server to call once, where it predicts."""
+    """Returns a predictor; a server calls this once, in the process that predicts."""
     return LOADERS[os.environ["BENCHMARK_KIND"]](os.environ["BENCHMARK_MODEL"])
 
 

@@ -43,7 +43,7 @@ def run(make_sender: Callable[[int], Send]) -> None:
 def enqueue(
     send: Send, texts: Iterator[str], threads: int, seconds: float = LONGEST_SECONDS
 ) -> dict[str, float]:
-    """As load.py has it; until the texts end, or the time."""
+    """Prints a line like load.py's, when the texts or the time have ended."""
     tally, taking = Tally(), threading.Lock()
     start = time.perf_counter()
 

@@ -1,4 +1,4 @@
-"""What both sides have to know of the queue. Its adapter is Celery's, which acknowledges late."""
+"""The queue's settings for both sides. Its adapter is Celery's, which acknowledges late."""
 
 from queue_client import BROKER, RESULTS
 from ray.serve.schema import CeleryAdapterConfig, TaskProcessorConfig

@@ -11,14 +11,14 @@ import psutil
 Result = TypeVar("Result")
 
 CALM_CORES = 0.15
-"""What other processes may use of the machine while something is measured."""
+"""The limit of CPU time that other processes may use during a measurement."""
 LOOK_SECONDS = 1.0
 LONGEST_WAIT_SECONDS = 120
 TRIES = 5
 
 
 @dataclass
-class Others:
+class OtherLoad:
     """Watches over measurements; `worst_cores` is what they had beside them at most."""
 
     ignored: bool = False
@@ -74,7 +74,7 @@ def foreign_seconds() -> float:
 
 
 def our_seconds() -> float:
-    """Of this process, of children that have ended, and of all below that live."""
+    """Returns the CPU seconds of this process, its ended children and its living descendants."""
     own = os.times()
     seconds = own.user + own.system + own.children_user + own.children_system
     for process in psutil.Process().children(recursive=True):
