@@ -32,6 +32,9 @@ class LaunchPlan:
     """mounted at /opt/ml where possible"""
     hosts: Path | None = None
     """mounted at /etc/hosts, if `base` is mounted"""
+    gpus: tuple[str, ...] | None = None
+    """ids of the GPUs that the container sees: nvidia-smi's indices, or UUIDs of MIG devices;
+    None: whatever the machine has"""
     hidden: tuple[Path, ...] = ()
     """hidden if `base` is mounted; all in one folder, which becomes read-only; need not exist"""
 

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sagehen.agent.errors import CannotStart
@@ -32,7 +34,7 @@ from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
 from sagehen.base.clock import SYSTEM, Clock
 
-__all__ = ["ContainerProcess", "ProcessLauncher"]
+__all__ = ["ContainerProcess", "ProcessLauncher", "show_gpus"]
 
 LOG_SETTLE_SECONDS = 1.0
 
@@ -190,6 +192,7 @@ class ProcessLauncher:
         return OPT_ML if self._mounts else base
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
+        plan = show_gpus(plan)
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:
             # First, as this may fail; the log ends by itself if nothing is started.
@@ -239,3 +242,37 @@ def _unenforced_limits(limits: Limits, group: Cgroup | None) -> Limits:
 
 def _error_text(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+def show_gpus(plan: LaunchPlan) -> LaunchPlan:
+    """Returns the plan with its GPUs in CUDA's variables.
+
+    The user's own CUDA_VISIBLE_DEVICES counts among the plan's GPUs, as inside a container.
+    """
+    if plan.gpus is None:
+        return plan
+    visible = _chosen_gpus(plan.gpus, plan.environment.get(CUDA_DEVICES))
+    variables = {
+        CUDA_DEVICES: ",".join(visible),
+        # nvidia-smi's; CUDA counts the fastest first otherwise.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    return replace(plan, environment=plan.environment | variables)
+
+
+def _chosen_gpus(gpus: Sequence[str], choice: str | None) -> list[str]:
+    """Ends at the first unknown GPU, as CUDA does."""
+    if choice is None:
+        return list(gpus)
+    chosen: list[str] = []
+    for name in (part.strip() for part in choice.split(",")):
+        if name.isdecimal() and int(name) < len(gpus):
+            chosen.append(gpus[int(name)])
+        elif name in gpus:
+            chosen.append(name)
+        else:
+            break
+    return chosen

@@ -2,6 +2,8 @@
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
+from sagehen.agent.gpus.driver import NvidiaSmi
+from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.launchers.cgroups import open_cgroups
 from sagehen.agent.launchers.mounts import can_mount
 from sagehen.agent.launchers.orphans import Orphans
@@ -20,7 +22,10 @@ async def _main(start: Start) -> None:
     orphans.adopt()
     mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
     launcher = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
-    agent = Agent(start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher)
+    gpus = GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans))
+    agent = Agent(
+        start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher, gpus=gpus
+    )
     await agent.start()
     try:
         await serve_on(start.home.agent_socket, create_app(agent))
