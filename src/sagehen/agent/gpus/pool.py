@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 LIST_AGAIN_SECONDS = 30.0
 """between attempts while the driver lists no GPU"""
+JOBS_AFTER_SECONDS = 5.0
+"""after the start: endpoints that had GPUs before the agent died get theirs back first"""
 USAGE_SECONDS = 8.0
 """between readings; control asks every 10 s"""
 USAGE_VALID_SECONDS = 60.0
@@ -83,11 +85,22 @@ class GpuShare:
 
 
 class GpuPool:
-    """Hands out the GPUs that nvidia-smi lists, as the setting `gpus` says."""
+    """Hands out the GPUs that nvidia-smi lists, as the setting `gpus` says.
 
-    def __init__(self, settings: "Settings", clock: Clock, driver: NvidiaSmi | None = None) -> None:
+    Args:
+        visible: the server's own CUDA_VISIBLE_DEVICES; None if it is not set.
+    """
+
+    def __init__(
+        self,
+        settings: "Settings",
+        clock: Clock,
+        driver: NvidiaSmi | None = None,
+        visible: Sequence[str] | None = None,
+    ) -> None:
         self._mode = settings.gpus
-        self._only = settings.gpu_devices
+        self._chosen = (settings.gpu_devices or None, visible)
+        self._jobs_from = 0.0
         self._clock = clock
         self._driver = driver or NvidiaSmi(Orphans())
         self._gpus: dict[str, Gpu] = {}
@@ -104,6 +117,7 @@ class GpuPool:
 
     def start(self) -> None:
         """Begins to list the GPUs: without persistence mode, the driver takes seconds."""
+        self._jobs_from = self._clock.monotonic() + JOBS_AFTER_SECONDS
         if self._mode != "unmanaged":
             self._list_soon()
 
@@ -146,6 +160,7 @@ class GpuPool:
             raise NoCapacity(self._too_few(request))
         if not patient:
             return await self._wait(request, wait_seconds)
+        await self._clock.sleep(self._jobs_from - self._clock.monotonic())
         self._patient.append(request)
         try:
             return await self._wait(request, wait_seconds)
@@ -288,16 +303,24 @@ class GpuPool:
                 problem,
                 extra={"action": "gpus_listed"},
             )
-        chosen = [gpu for gpu in listed if not self._only or {gpu.id, gpu.uuid} & set(self._only)]
+        chosen = [gpu for gpu in listed if self._is_chosen(gpu)]
         if listed and not chosen:
-            problem = "None of the GPUs in the setting gpu_devices is listed by nvidia-smi"
-            log.warning("%s.", problem, extra={"action": "gpus_listed"})
+            problem = (
+                "the setting gpu_devices and the server's CUDA_VISIBLE_DEVICES name none of the "
+                "GPUs that nvidia-smi lists"
+            )
+            log.warning("Instances have no GPU: %s.", problem, extra={"action": "gpus_listed"})
         self._problem = problem
         self._gpus = {gpu.id: gpu for gpu in chosen}
         self._list_again_at = self._clock.monotonic() + LIST_AGAIN_SECONDS
         if chosen:
             names = ", ".join(f"{gpu.id} ({gpu.name})" for gpu in chosen)
             log.info("Instances may have the GPUs %s.", names, extra={"action": "gpus_listed"})
+
+    def _is_chosen(self, gpu: Gpu) -> bool:
+        return all(
+            devices is None or gpu.id in devices or gpu.uuid in devices for devices in self._chosen
+        )
 
     async def _read_usage(self) -> None:
         try:

@@ -10,6 +10,7 @@ from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.app.roles.common import Start, run, serve_on, start_role
 from sagehen.base.clock import SYSTEM
+from sagehen.base.user_environment import cuda_devices
 from sagehen.services.s3.storage.opening import LateObjectStore
 
 __all__: list[str] = []
@@ -22,7 +23,7 @@ async def _main(start: Start) -> None:
     orphans.adopt()
     mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
     launcher = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
-    gpus = GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans))
+    gpus = GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices())
     agent = Agent(
         start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher, gpus=gpus
     )

@@ -160,7 +160,16 @@ async def test_only_chosen_gpus_are_used(make_pool, driver, caplog):
     assert (await reserve(make_pool(gpu_devices=("GPU-1",)), FOUR)).hosts == (("1",),)
     assert (await reserve(make_pool(gpu_devices=("0",)), FOUR)).hosts == (("0",),)
     assert (await reserve(make_pool(gpu_devices=("7",)))).hosts == [None]
-    assert "None of the GPUs in the setting gpu_devices" in caplog.text
+    assert "Instances have no GPU: the setting gpu_devices" in caplog.text
+
+
+async def test_the_servers_own_choice_limits_too(clock, driver, tmp_path):
+    settings = settings_of(tmp_path)
+    for visible, hosts in ((("1",), (("1",),)), (("GPU-0",), (("0",),)), ((), [None])):
+        pool = GpuPool(settings, clock, driver, visible)
+        assert (await reserve(pool, FOUR)).hosts == hosts
+    both = GpuPool(settings_of(tmp_path, gpu_devices=("0",)), clock, driver, ("1",))
+    assert (await reserve(both)).hosts == [None]
 
 
 async def test_fractions_share_a_gpu_and_are_reported(pool):
@@ -197,6 +206,18 @@ async def test_jobs_wait_in_order_and_endpoints_pass_them(pool):
     assert taken.hosts == (("0", "1"),)
     taken.release()
     assert (await small).hosts == (("0",),)
+
+
+async def test_after_the_start_endpoints_come_before_jobs(pool, clock):
+    pool.start()
+    job = asyncio.create_task(reserve(pool, FOUR, hosts=1, patient=True, wait_seconds=900))
+    await clock.sleeper(5)
+    endpoint = await reserve(pool)
+    clock.advance(5)
+    await settle()
+    assert not job.done()
+    endpoint.release()
+    assert (await job).hosts == (("0", "1"),)
 
 
 async def test_utilization_is_that_of_the_last_reading(pool, driver, clock):
