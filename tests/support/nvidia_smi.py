@@ -1,9 +1,13 @@
-"""A stand-in for nvidia-smi: a script in a folder for PATH."""
+"""Stand-ins for nvidia-smi: a script in a folder for PATH, and an object that runs nothing."""
 
+import asyncio
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from sagehen.agent.gpus.driver import DriverError, Gpu, GpuUsage, NvidiaSmi
+from sagehen.agent.launchers.orphans import Orphans
 
 A10G = "NVIDIA A10G"
 
@@ -55,3 +59,31 @@ def install_script(folder: Path, text: str) -> Path:
     tool.write_text(text)
     tool.chmod(0o755)
     return folder
+
+
+class ListedGpus(NvidiaSmi):
+    """Lists GPUs named GPU-0 and so on, without running anything."""
+
+    is_installed = True
+
+    def __init__(self, count: int) -> None:
+        super().__init__(Orphans())
+        self.gpus = [
+            Gpu(id=str(index), uuid=f"GPU-{index}", name="A10G", memory_mib=24000)
+            for index in range(count)
+        ]
+        self.usages: dict[str, GpuUsage] = {}
+        self.error: str | None = None
+        self.lists = 0
+
+    async def list_gpus(self) -> list[Gpu]:
+        self.lists += 1
+        await asyncio.sleep(0)
+        if self.error:
+            raise DriverError(self.error)
+        return self.gpus
+
+    async def usage(self) -> dict[str, GpuUsage]:
+        if self.error:
+            raise DriverError(self.error)
+        return self.usages

@@ -147,8 +147,10 @@ class Instance:
                 instance_fraction([container.environment for container in spec.containers]),
                 wait_seconds=self._node.pace.gpu_wait_seconds,
             )
-        except (Invalid, NoCapacity) as error:
+        except NoCapacity as error:
             raise InstanceFailed(no_capacity(str(error))) from error
+        except Invalid as error:
+            raise InstanceFailed(cannot_start(spec.variant_name, str(error))) from error
 
     async def _fetch_artifacts(self) -> None:
         for paths in self._paths:

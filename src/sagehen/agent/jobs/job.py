@@ -220,8 +220,10 @@ class JobAttempt:
                 wait_seconds=self._context.settings.job_gpu_patience_seconds,
                 patient=True,
             )
-        except (Invalid, NoCapacity) as error:
+        except NoCapacity as error:
             raise JobFailed(no_capacity(str(error))) from error
+        except Invalid as error:
+            raise JobFailed(f"ClientError: {error}") from error
 
     def _release_gpus(self) -> None:
         if self._gpus is not None:

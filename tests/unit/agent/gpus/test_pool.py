@@ -5,39 +5,15 @@ from fractions import Fraction
 
 import pytest
 
-from sagehen.agent.gpus.driver import DriverError, Gpu, GpuUsage
+from sagehen.agent.gpus.driver import GpuUsage
 from sagehen.agent.gpus.pool import GpuPool, NoCapacity
 from sagehen.frame.gpus import GpuHolder
 from support.clock import SteppedClock
+from support.nvidia_smi import ListedGpus
 from support.state import settings_of
 
 ONE, FOUR, NONE = "ml.g5.xlarge", "ml.g5.12xlarge", "ml.m5.large"
 HALF = Fraction(1, 2)
-
-
-class Driver:
-    def __init__(self, *gpus):
-        self.gpus = gpus
-        self.error = None
-        self.is_installed = True
-        self.lists = 0
-        self.usages = {}
-
-    async def list_gpus(self):
-        self.lists += 1
-        await asyncio.sleep(0)
-        if self.error:
-            raise DriverError(self.error)
-        return list(self.gpus)
-
-    async def usage(self):
-        if self.error:
-            raise DriverError(self.error)
-        return self.usages
-
-
-def gpu(index):
-    return Gpu(id=str(index), uuid=f"GPU-{index}", name="A10G", memory_mib=24000)
 
 
 @pytest.fixture
@@ -47,7 +23,7 @@ def clock():
 
 @pytest.fixture
 def driver():
-    return Driver(gpu(0), gpu(1))
+    return ListedGpus(2)
 
 
 @pytest.fixture
@@ -125,7 +101,7 @@ async def test_require_refuses_what_the_machine_cannot_have(make_pool):
 
 
 async def test_without_gpus_a_type_runs_on_the_cpu_unless_required(make_pool, driver):
-    driver.gpus = ()
+    driver.gpus = []
     assert (await reserve(make_pool())).hosts == [None]
     with pytest.raises(NoCapacity, match="needs 1 GPU, and this machine has no GPU"):
         await reserve(make_pool(gpus="require"))
