@@ -3,6 +3,7 @@ driver's tool, and one with real GPUs, where there is one."""
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,8 +25,8 @@ G5 = "ml.g5.xlarge"
 REPORTS = """
 import json, os
 
-def model_fn(folder):
-    return None
+def model_fn(folder, context):
+    print("this worker has GPU", context.system_properties["gpu_id"], flush=True)
 
 def transform_fn(model, data, content_type, accept):
     names = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_FORCE_GPU_ALLOW_GROWTH",
@@ -132,8 +133,13 @@ def test_each_instance_has_a_gpu_of_its_own_and_a_third_none(deploy, created, wa
 
 
 def test_a_large_type_has_all_gpus_and_fractions_share_them(deploy, created):
-    assert created("large", "ml.g5.12xlarge")["EndpointStatus"] == "InService"
+    assert (
+        created("large", "ml.g5.12xlarge", SAGEMAKER_MODEL_SERVER_WORKERS="")["EndpointStatus"]
+        == "InService"
+    )
     assert reported(deploy, "large")["CUDA_VISIBLE_DEVICES"] == "0,1"
+    (log,) = (deploy.server.home / "logs" / "endpoints" / "large").rglob("primary.log")
+    assert sorted(re.findall(r"this worker has GPU (\w+)", log.read_text())) == ["0", "1"]
     deploy.sagemaker.delete_endpoint(EndpointName="large")
     for name in ("half", "other-half"):
         assert created(name, SAGEHEN_GPU_FRACTION="0.5")["EndpointStatus"] == "InService"
