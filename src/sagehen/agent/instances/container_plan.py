@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
+from sagehen.agent.launchers.container_view import container_view
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
@@ -28,7 +29,6 @@ __all__ = [
     "Ports",
     "choose_address",
     "fraction_variables",
-    "hidden_paths",
     "plan_launch",
 ]
 
@@ -129,7 +129,8 @@ class ContainerPaths:
     @property
     def socket(self) -> Path:
         suffix = "" if self.number == 1 else f"-{self.number}"
-        return self.home.run / f"{self.spec.instance_id}{suffix}.sock"
+        # In a folder of its own: the container sees nothing else of `run`.
+        return self.home.run / f"{self.spec.instance_id}{suffix}" / "http.sock"
 
     @property
     def log(self) -> Path:
@@ -140,6 +141,7 @@ class ContainerPaths:
 
 def choose_address(paths: ContainerPaths, launch: Launch, ports: PortRange) -> str:
     if launch.adapter is not None:
+        paths.socket.parent.mkdir(mode=0o700, exist_ok=True)
         paths.socket.unlink(missing_ok=True)
         return f"unix:{paths.socket}"
     return f"tcp:127.0.0.1:{ports.first}"
@@ -163,14 +165,9 @@ def plan_launch(
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(paths.spec.instance_type, settings),
         base=paths.base,
-        hidden=hidden_paths(paths.home, settings) if paths.container.network_isolation else (),
+        own_folder=paths.folder,
+        view=container_view(paths.home, settings, paths.folder, paths.socket.parent),
     )
-
-
-def hidden_paths(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    """Paths that containers with network isolation must not see."""
-    file = settings.config
-    return (*home.hidden, file) if file is not None and file.parent == home.path else home.hidden
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -259,7 +259,7 @@ async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
     spec = make_spec(image="sagehen-python:1", model_data_url=URL, startup_timeout_seconds=window)
     async with running(spec, node) as watched:
         if in_time:
-            assert await first_ping(node.home.run / "i-1.sock") == 503
+            assert await first_ping(node.home.run / "i-1" / "http.sock") == 503
             assert watched.instance.report.state is InstanceState.STARTING
             gate.touch()
             await watched.reaches(InstanceState.IN_SERVICE)
