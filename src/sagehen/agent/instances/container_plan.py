@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
+from sagehen.agent.launchers.container_view import container_view
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
@@ -21,7 +22,7 @@ from sagehen.frame.images import Launch
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["ContainerPaths", "PortRange", "Ports", "choose_address", "hidden_paths", "plan_launch"]
+__all__ = ["ContainerPaths", "PortRange", "Ports", "choose_address", "plan_launch"]
 
 FIRST, LAST = 12_000, 31_999
 """below the kernel's ephemeral ports"""
@@ -120,7 +121,8 @@ class ContainerPaths:
     @property
     def socket(self) -> Path:
         suffix = "" if self.number == 1 else f"-{self.number}"
-        return self.home.run / f"{self.spec.instance_id}{suffix}.sock"
+        # In a folder of its own: the container sees nothing else of `run`.
+        return self.home.run / f"{self.spec.instance_id}{suffix}" / "http.sock"
 
     @property
     def log(self) -> Path:
@@ -131,6 +133,7 @@ class ContainerPaths:
 
 def choose_address(paths: ContainerPaths, launch: Launch, ports: PortRange) -> str:
     if launch.adapter is not None:
+        paths.socket.parent.mkdir(mode=0o700, exist_ok=True)
         paths.socket.unlink(missing_ok=True)
         return f"unix:{paths.socket}"
     return f"tcp:127.0.0.1:{ports.first}"
@@ -154,14 +157,9 @@ def plan_launch(
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(paths.spec.instance_type, settings),
         base=paths.base,
-        hidden=hidden_paths(paths.home, settings) if paths.container.network_isolation else (),
+        own_folder=paths.folder,
+        view=container_view(paths.home, settings, paths.folder, paths.socket.parent),
     )
-
-
-def hidden_paths(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    """Paths that containers with network isolation must not see."""
-    file = settings.config
-    return (*home.hidden, file) if file is not None and file.parent == home.path else home.hidden
 
 
 @dataclass(frozen=True, kw_only=True)

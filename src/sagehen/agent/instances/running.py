@@ -85,6 +85,7 @@ class RunningContainer:
         await asyncio.wait({self.exited}, timeout=KILL_SECONDS)
         with contextlib.suppress(OSError):
             self.paths.socket.unlink(missing_ok=True)
+            self.paths.socket.parent.rmdir()
 
     async def describe_ports(self) -> str:
         """Says where the container listens if not on its own port; else ""."""

@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagehen.agent.instances.container_plan import SYSTEM_PATH, hidden_paths
+from sagehen.agent.instances.container_plan import SYSTEM_PATH
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
 from sagehen.agent.jobs.failures import JobFailed
 from sagehen.agent.jobs.host_folders import FIRST_HOST, HostPaths
 from sagehen.agent.jobs.network import SHARED_ADDRESS
+from sagehen.agent.launchers.container_view import container_view
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.base.address import client_url
 from sagehen.base.credentials import load_credentials
@@ -54,7 +55,8 @@ def plan_job_launch(
         limits=choose_limits(spec.instance_type, settings),
         base=paths.base,
         hosts=paths.hosts,
-        hidden=_hidden(paths.home, settings) if spec.network_isolation else (),
+        own_folder=paths.folder,
+        view=container_view(paths.home, settings, paths.folder),
     )
 
 
@@ -75,11 +77,6 @@ def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], P
             *spec.arguments,
         ), paths.code
     raise JobFailed(_no_program(spec))
-
-
-def _hidden(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    # The server's sockets need no keys.
-    return (*hidden_paths(home, settings), home.run)
 
 
 def _no_program(spec: JobSpec) -> str:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 from collections import Counter
 from pathlib import Path
 
@@ -27,9 +26,9 @@ from sagehen.agent.instances.process_tree import (
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.limit_watch import LimitWatch
-from sagehen.agent.launchers.mounts import OPT_ML
 from sagehen.agent.launchers.orphans import Orphans
-from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
+from sagehen.agent.launchers.spawn import MainProcess, kill_group, spawn, watch_end
+from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls
 from sagehen.base.clock import SYSTEM, Clock
 
 __all__ = ["ContainerProcess", "ProcessLauncher"]
@@ -45,7 +44,7 @@ class ContainerProcess:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        process: MainProcess,
         limits: Limits,
         log: ContainerLog,
         group: Cgroup | None,
@@ -98,7 +97,7 @@ class ContainerProcess:
     def kill(self) -> None:
         if not self.has_ended:
             self._killed = True
-            if self._group is None:
+            if self._group is None and self._process.init_pid is None:
                 # The group, then descendants outside it before they lose their parent.
                 kill_group(self._process.pid, signal.SIGSTOP)
                 end_trees([self._process.pid])
@@ -141,7 +140,7 @@ class ContainerProcess:
         return dict(self._own_hits + Counter(self._group_hits) + Counter(rotations))
 
     def _kill_all(self) -> None:
-        kill_group(self._process.pid)
+        self._process.kill_all()
         if self._group is not None:
             self._group.kill()
 
@@ -151,7 +150,6 @@ class ContainerProcess:
         self.hits()
         if self._process.wait() == -signal.SIGKILL and not self._killed:
             self._ended_because = self._explain_kill()
-        self._orphans.forget(self._process.pid)
         self._orphans.end()
 
     def _explain_kill(self) -> str | None:
@@ -167,7 +165,7 @@ class ProcessLauncher:
 
     Args:
         orphans: told to adopt if this process's children are all containers.
-        mounts: containers see their base at /opt/ml; see `can_mount`.
+        walls: those that hold here; see `find_walls`.
         umask: negative keeps this process's own.
     """
 
@@ -177,17 +175,17 @@ class ProcessLauncher:
         orphans: Orphans | None = None,
         clock: Clock = SYSTEM,
         *,
-        mounts: bool = False,
+        walls: Walls = NO_WALLS,
         umask: int = -1,
     ) -> None:
         self._umask = umask
         self._cgroups = cgroups
-        self._mounts = mounts
+        self._walls = walls
         self._orphans = orphans or Orphans()
         self._watch = LimitWatch(clock)
 
     def container_base(self, base: Path) -> Path:
-        return OPT_ML if self._mounts else base
+        return OPT_ML if Wall.FILES in self._walls else base
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         output, output_end = os.pipe2(os.O_CLOEXEC)
@@ -208,7 +206,7 @@ class ProcessLauncher:
                 on_failure.callback(group.remove)
             procs = group.procs if group else None
             process = await spawn(
-                plan, output, procs, self._orphans, mounts=self._mounts, umask=self._umask
+                plan, output, procs, self._orphans, walls=self._walls, umask=self._umask
             )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
             on_failure.pop_all()

@@ -1,10 +1,11 @@
 """The settings of invocations, instances, artifacts, asynchronous endpoints and training jobs."""
 
 import os
+from typing import Literal
 
 from pydantic import Field
 
-from sagehen.base.settings.section import Section
+from sagehen.base.settings.section import Items, Section
 
 __all__ = [
     "ArtifactSettings",
@@ -128,8 +129,20 @@ class InstanceSettings(Section):
     )
     mount_opt_ml: bool = Field(
         True,
-        description="Show containers their folder at /opt/ml, where the kernel allows it: in a "
-        "mount namespace of their own, and a user namespace too if the server is not root.",
+        description="Give containers a file system view of their own, where the kernel allows it: "
+        "/opt/ml, /tmp, /run and /etc of their own, and nothing of the home. Off, containers share "
+        "all files and processes with this machine.",
+    )
+    shared_folders: Items = Field(
+        (),
+        description="Folders of this machine that containers see at their paths though they lie in "
+        "/tmp, /run or another folder that containers have of their own: one text with commas, or "
+        "a list.",
+    )
+    container_processes: Literal["own", "machine"] = Field(
+        "own",
+        description="own: a container sees and reaches only its own processes, where the kernel "
+        "allows it; machine: all of this machine's.",
     )
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."

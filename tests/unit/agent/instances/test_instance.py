@@ -262,7 +262,7 @@ async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
     spec = make_spec(image="sagehen-python:1", model_data_url=URL, startup_timeout_seconds=window)
     async with running(spec, node) as watched:
         if in_time:
-            assert await first_ping(node.home.run / "i-1.sock") == 503
+            assert await first_ping(node.home.run / "i-1" / "http.sock") == 503
             assert watched.instance.report.state is InstanceState.STARTING
             gate.touch()
             await watched.reaches(InstanceState.IN_SERVICE)
@@ -388,7 +388,7 @@ async def test_what_the_container_says_anew_of_its_slots_is_told(
         said = node.home.path.parent / "slots"
         said.with_suffix(".new").write_text("16")
         said.with_suffix(".new").rename(said)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while watched.instance.report.slots != 16:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert watched.instance.report.state is InstanceState.IN_SERVICE
