@@ -248,7 +248,7 @@ def test_a_script_that_fails_says_why(sdk, session, source, usual):
     assert reason in str(raised.value)
     assert reason.startswith(
         "AlgorithmError: ExecuteUserScriptError:\nExitCode 1\n"
-        'ErrorMessage "ValueError: no such luck"'
+        'ErrorMessage "ValueError: no such luck (bad.py, line 1)"'
     )
     assert reason.endswith('bad.py --epochs 3", exit code: 1')
 
