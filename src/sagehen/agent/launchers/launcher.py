@@ -51,6 +51,8 @@ class LaunchPlan:
     own_folder: Path | None = None
     """the container's folder on this machine, where its /tmp, /var/tmp and /run lie"""
     view: View = NO_VIEW
+    is_command: bool = False
+    """of the user's own: it may use fixed paths, such as /tmp/server.sock"""
 
 
 class Process(Protocol):

@@ -61,6 +61,8 @@ class ObservedAgent(Protocol):
 
     async def metrics(self) -> Sequence[InstanceSample]: ...
 
+    async def missing_walls(self) -> Sequence[str]: ...
+
 
 MeasureOthers = Callable[[Container[str]], Measured]
 """takes the names of the existing endpoints"""
@@ -118,7 +120,8 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         server = {"version": __version__, "state": self._database.damage or "ok"}
-        return json_answer({**server, **describe_status(await self._observe())})
+        observed, walls = await asyncio.gather(self._observe(), self._missing_walls())
+        return json_answer({**server, "missing_walls": walls, **describe_status(observed)})
 
     async def take_report(self, request: Request) -> Response:
         try:
@@ -159,6 +162,13 @@ class OwnPaths:
             jobs=jobs,
             services=services,
         )
+
+    async def _missing_walls(self) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                return await self._agent.missing_walls()
+        except (SagehenError, TimeoutError):
+            return ()
 
     async def _samples(self) -> Sequence[InstanceSample]:
         try:

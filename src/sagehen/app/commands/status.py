@@ -105,6 +105,7 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
         *_reasons(endpoints),
         *_instance_reasons(endpoints),
         *_jobs(status),
+        *_walls(status),
         *([_SINCE_START] if endpoints else []),
     ]
 
@@ -129,6 +130,10 @@ def _jobs(status: dict[str, Any]) -> list[str]:
         if service.get("problem"):
             lines.append(service["problem"])
     return lines
+
+
+def _walls(status: dict[str, Any]) -> list[str]:
+    return [f"Missing wall around containers: {wall}." for wall in status.get("missing_walls", ())]
 
 
 def _counted(jobs: dict[str, Any]) -> str:

@@ -83,6 +83,10 @@ class MemoryAgent:
         await self.check_health()
         return self.samples
 
+    async def missing_walls(self) -> list[str]:
+        await self.check_health()
+        return ["etc (refused): containers share /etc"]
+
 
 @dataclass
 class Answer:
@@ -257,7 +261,9 @@ async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> 
     server.agent.samples = [Sample("InstanceMemoryBytes", 5.0), Sample("LoadedModelCount", 3)]
     await server.report(REPORT)
 
-    (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+    answer = (await server.ask("GET", "/_sagehen/status")).json
+    assert answer["missing_walls"] == ["etc (refused): containers share /etc"]
+    (told,) = answer["endpoints"]
 
     assert (told["name"], told["status"], told["failure_reason"]) == (NAME, "InService", "Once.")
     (variant,) = told["variants"]
