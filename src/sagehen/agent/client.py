@@ -100,6 +100,10 @@ class AgentClient:
     async def gpus(self) -> GpuList:
         return self._decode(await self._request("GET", "/gpus"), GpuList)
 
+    async def missing_walls(self) -> list[str]:
+        """What does not separate containers from their machine, and why."""
+        return self._decode(await self._request("GET", "/walls/missing"), list[str])
+
     async def check_health(self) -> None:
         self._check(await self._request("GET", "/health"))
 

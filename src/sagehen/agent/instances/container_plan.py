@@ -167,6 +167,7 @@ def plan_launch(
         base=paths.base,
         own_folder=paths.folder,
         view=container_view(paths.home, settings, paths.folder, paths.socket.parent),
+        is_command=launch.adapter is None,
     )
 
 

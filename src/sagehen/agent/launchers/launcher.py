@@ -54,6 +54,8 @@ class LaunchPlan:
     gpus: tuple[str, ...] | None = None
     """ids of the GPUs that the container sees: nvidia-smi's indices, or UUIDs of MIG devices;
     None: whatever the machine has"""
+    is_command: bool = False
+    """of the user's own: it may use fixed paths, such as /tmp/server.sock"""
 
 
 class Process(Protocol):

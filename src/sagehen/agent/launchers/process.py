@@ -30,7 +30,7 @@ from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.spawn import MainProcess, kill_group, spawn, watch_end
-from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls
+from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls, unseen_file
 from sagehen.base.clock import SYSTEM, Clock
 
 __all__ = ["ContainerProcess", "ProcessLauncher", "show_gpus"]
@@ -168,6 +168,8 @@ class ProcessLauncher:
     Args:
         orphans: told to adopt if this process's children are all containers.
         walls: those that hold here; see `find_walls`.
+        files_shared_because: why this machine, and not the user, leaves containers without files
+            of their own.
         umask: negative keeps this process's own.
     """
 
@@ -178,11 +180,14 @@ class ProcessLauncher:
         clock: Clock = SYSTEM,
         *,
         walls: Walls = NO_WALLS,
+        files_shared_because: str | None = None,
         umask: int = -1,
     ) -> None:
         self._umask = umask
         self._cgroups = cgroups
         self._walls = walls
+        self._files_shared_because = files_shared_because
+        self._commands: dict[tuple[str, ...], ContainerProcess] = {}
         self._orphans = orphans or Orphans()
         self._watch = LimitWatch(clock)
 
@@ -191,6 +196,7 @@ class ProcessLauncher:
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         plan = show_gpus(plan)
+        self._check_command(plan)
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:
             # First, as this may fail; the log ends by itself if nothing is started.
@@ -200,6 +206,24 @@ class ProcessLauncher:
             raise CannotStart(f"{plan.command[0]}: {_error_text(error)}") from error
         finally:
             os.close(output_end)
+
+    def _check_command(self, plan: LaunchPlan) -> None:
+        """Raises CannotStart for what would fail unexplained, or answer with another's model."""
+        if Wall.FILES in self._walls and (file := unseen_file(plan)) is not None:
+            raise CannotStart(
+                f"{file} is in a folder that each container has of its own; name its folder in the "
+                "setting shared_folders, or move it elsewhere"
+            )
+        other = self._commands.get(plan.command)
+        if plan.is_command and self._files_shared_because and other and not other.has_ended:
+            raise CannotStart(
+                "another container runs the same command, and here both would use the same files "
+                "in /tmp and /run, as containers have no files of their own "
+                f"({self._files_shared_because}). Run the server as root, or allow unprivileged "
+                "user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone"
+                " or kernel.apparmor_restrict_unprivileged_userns); or, if the command uses no "
+                "fixed paths, set mount_opt_ml to false"
+            )
 
     async def _start(self, plan: LaunchPlan, output: int, log: ContainerLog) -> ContainerProcess:
         group = None
@@ -213,6 +237,8 @@ class ProcessLauncher:
             )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
             on_failure.pop_all()
+        if plan.is_command:
+            self._commands[plan.command] = container
         unenforced = _unenforced_limits(plan.limits, group)
         if unenforced != NO_LIMITS:
             self._watch.add(plan.instance_id, container, unenforced)

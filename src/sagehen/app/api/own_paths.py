@@ -63,6 +63,7 @@ class ObservedAgent(Protocol):
     async def metrics(self) -> Sequence[InstanceSample]: ...
 
     async def gpus(self) -> GpuList: ...
+    async def missing_walls(self) -> Sequence[str]: ...
 
 
 MeasureOthers = Callable[[Container[str]], Measured]
@@ -121,10 +122,11 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         server = {"version": __version__, "state": self._database.damage or "ok"}
-        snapshot, gpus = await asyncio.gather(self._observe(), self._gpus())
-        return json_answer(
-            {**server, **describe_status(snapshot), "gpus": msgspec.to_builtins(gpus)}
+        snapshot, walls, gpus = await asyncio.gather(
+            self._observe(), self._missing_walls(), self._gpus()
         )
+        containers = {"missing_walls": walls, "gpus": msgspec.to_builtins(gpus)}
+        return json_answer({**server, **describe_status(snapshot), **containers})
 
     async def take_report(self, request: Request) -> Response:
         try:
@@ -172,6 +174,13 @@ class OwnPaths:
                 return await self._agent.gpus()
         except (SagehenError, TimeoutError):
             return GpuList()
+
+    async def _missing_walls(self) -> Sequence[str]:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                return await self._agent.missing_walls()
+        except (SagehenError, TimeoutError):
+            return ()
 
     async def _samples(self) -> Sequence[InstanceSample]:
         try:

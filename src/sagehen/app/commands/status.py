@@ -107,6 +107,7 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
         *_instance_reasons(endpoints),
         *_jobs(status),
         *_gpus(status),
+        *_walls(status),
         *([_SINCE_START] if endpoints else []),
     ]
 
@@ -158,6 +159,10 @@ def _holders(gpu: dict[str, Any]) -> str:
         return names[0]
     parts = [f"{name} ({share:g})" for name, share in zip(names, shares, strict=True)]
     return "; ".join([*parts, f"{gpu['free']:g} free"] if gpu["free"] else parts)
+
+
+def _walls(status: dict[str, Any]) -> list[str]:
+    return [f"Missing wall around containers: {wall}." for wall in status.get("missing_walls", ())]
 
 
 def _counted(jobs: dict[str, Any]) -> str:

@@ -89,6 +89,10 @@ class MemoryAgent:
         await self.check_health()
         return self.gpu_list
 
+    async def missing_walls(self) -> list[str]:
+        await self.check_health()
+        return ["etc (refused): containers share /etc"]
+
 
 @dataclass
 class Answer:
@@ -263,7 +267,9 @@ async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> 
     server.agent.samples = [Sample("InstanceMemoryBytes", 5.0), Sample("LoadedModelCount", 3)]
     await server.report(REPORT)
 
-    (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+    answer = (await server.ask("GET", "/_sagehen/status")).json
+    assert answer["missing_walls"] == ["etc (refused): containers share /etc"]
+    (told,) = answer["endpoints"]
 
     assert (told["name"], told["status"], told["failure_reason"]) == (NAME, "InService", "Once.")
     (variant,) = told["variants"]

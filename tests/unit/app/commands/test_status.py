@@ -167,6 +167,13 @@ def test_gpus_are_shown_with_their_holders() -> None:
     assert "GPU" not in plain_status(status_of("a") | {"gpus": {"gpus": [], "problem": None}})
 
 
+def test_missing_walls_are_named() -> None:
+    status = status_of("a") | {"missing_walls": ["etc (refused): containers share /etc"]}
+    line = "Missing wall around containers: etc (refused): containers share /etc."
+    assert line in plain_status(status).splitlines()
+    assert line in plain_status({**status, "endpoints": []}).splitlines()
+
+
 def test_one_endpoint_is_shown_with_its_instances() -> None:
     instance = {"id": "i-7", "state": "InService", "failure_reason": None}
     variant = {**VARIANT, "instance_type": "ml.m5.large", "instances": [instance]}
