@@ -54,7 +54,7 @@ async def wait_for(
 
 async def ask(home: Home, method: str, path: str, body: Any = None) -> LocalAnswer:
     data = msgspec.json.encode(body) if body is not None else b""
-    return await call_once(f"unix:{home.agent_socket}", method, path, data, timeout_seconds=30)
+    return await call_once(f"unix:{home.agent_socket}", method, path, data, timeout_seconds=120)
 
 
 async def test_missing_walls_are_named(agent: Agent, home: Home) -> None:

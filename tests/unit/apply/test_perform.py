@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from sagehen.apply import perform as waiting
-from sagehen.apply.perform import StackRun, poll
+from sagehen.apply.perform import StackRun, poll, wait_until_gone
+from sagehen.apply.resources.resource import ActualState
 from sagehen.base.errors import Unavailable
 
 
@@ -50,3 +51,30 @@ def test_it_is_given_up_in_time(stop):
     with pytest.raises(Unavailable, match="it is not ready after 30 s"):
         poll(work(stop, 30), lambda: None, lambda _: False, "it is not ready")
     assert 30 <= stop.now <= 32
+
+
+class Fading:
+    """A resource that has one status after the other, and then is gone."""
+
+    def __init__(self, *statuses):
+        self.left = list(statuses)
+        self.kind = SimpleNamespace(look=self.look)
+        self.type = self.logical_id = self.name = "it"
+        self.properties = {}
+
+    def look(self, *_):
+        if not self.left:
+            return None
+        return ActualState(name="it", properties={}, status=self.left.pop(0))
+
+
+def test_what_is_deleted_is_waited_for_until_it_is_gone(stop):
+    it = Fading("ready", "going", "ready")
+    wait_until_gone(it, work(stop))
+    assert it.left == []
+
+
+def test_what_is_not_going_is_no_reason_to_wait_before_it_is_created(stop):
+    it = Fading("going", "going", "ready", "ready")
+    wait_until_gone(it, work(stop), only_if_going=True)
+    assert it.left == ["ready"]
