@@ -1,6 +1,6 @@
 """The agent's HTTP API, for control and the gateways of this machine."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -121,8 +121,9 @@ class _JobRoutes:
         return Response(status_code=202)
 
 
-def create_app(agent: Agent) -> Starlette:
-    routes = _Routes(agent)
+def create_app(agent: Agent, missing_walls: Sequence[str] = ()) -> Starlette:
+    """`missing_walls`: what does not separate the containers from their machine, in words."""
+    routes = _Routes(agent, missing_walls)
     return Starlette(
         routes=[
             Route("/instances", routes.list_instances, methods=["GET"]),
@@ -142,6 +143,8 @@ def create_app(agent: Agent) -> Starlette:
             ),
             *job_routes(agent.jobs),
             Route("/metrics", routes.metrics, methods=["GET"]),
+            Route("/gpus", routes.list_gpus, methods=["GET"]),
+            Route("/walls/missing", routes.missing_walls, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
         ],
         exception_handlers={SagehenError: _answer_error},
@@ -149,8 +152,9 @@ def create_app(agent: Agent) -> Starlette:
 
 
 class _Routes:
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, missing_walls: Sequence[str]) -> None:
         self._agent = agent
+        self._missing_walls = missing_walls
 
     async def list_instances(self, request: Request) -> Response:
         agent = self._agent
@@ -190,6 +194,12 @@ class _Routes:
 
     async def metrics(self, request: Request) -> Response:
         return answer_json(await self._agent.samples())
+
+    async def list_gpus(self, request: Request) -> Response:
+        return answer_json(self._agent.list_gpus())
+
+    async def missing_walls(self, request: Request) -> Response:
+        return answer_json(self._missing_walls)
 
     async def health(self, request: Request) -> Response:
         return Response(status_code=200)

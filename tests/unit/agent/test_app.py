@@ -57,6 +57,11 @@ async def ask(home: Home, method: str, path: str, body: Any = None) -> LocalAnsw
     return await call_once(f"unix:{home.agent_socket}", method, path, data, timeout_seconds=30)
 
 
+async def test_missing_walls_are_named(agent: Agent, home: Home) -> None:
+    async with served(create_app(agent, ["etc (refused): shared"]), home.agent_socket):
+        assert await AgentClient(home.agent_socket).missing_walls() == ["etc (refused): shared"]
+
+
 async def test_an_instance_comes_and_goes(client: AgentClient, make_spec: MakeSpec) -> None:
     await client.check_health()
     await client.put_instance(make_spec())

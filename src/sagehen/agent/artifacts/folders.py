@@ -15,15 +15,31 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def give_folder(source: Path, target: Path, size_bytes: int) -> None:
-    """Copies small data: a container run as root could change a shared folder despite its modes.
-    Large data is shared, as containers rarely write beside it. Blocks."""
+    """Copies small data: a container run as root could change a shared file despite its modes.
+    Large files are shared, as containers rarely write to them. Blocks."""
     remove_tree(target)
     target.unlink(missing_ok=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    if size_bytes > MAX_COPIED_BYTES:
-        target.symlink_to(source)
-    else:
+    if size_bytes <= MAX_COPIED_BYTES:
         shutil.copytree(source, target, symlinks=True)
+    elif not _link_files(source, target):
+        target.symlink_to(source)
+
+
+def _link_files(source: Path, target: Path) -> bool:
+    """Links each file: the container need not see the cache. Fails between file systems."""
+    try:
+        shutil.copytree(source, target, symlinks=True, copy_function=_link)
+    except OSError as error:
+        if is_disk_full(error):
+            raise
+        remove_tree(target)
+        return False
+    return True
+
+
+def _link(source: str, target: str) -> None:
+    os.link(source, target, follow_symlinks=False)
 
 
 def is_disk_full(error: OSError) -> bool:

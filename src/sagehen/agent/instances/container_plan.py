@@ -17,12 +17,20 @@ from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec
+from sagehen.frame.gpus import WHOLE, read_fraction
 from sagehen.frame.images import Launch
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["ContainerPaths", "PortRange", "Ports", "choose_address", "plan_launch"]
+__all__ = [
+    "ContainerPaths",
+    "PortRange",
+    "Ports",
+    "choose_address",
+    "fraction_variables",
+    "plan_launch",
+]
 
 FIRST, LAST = 12_000, 31_999
 """below the kernel's ephemeral ports"""
@@ -159,6 +167,7 @@ def plan_launch(
         base=paths.base,
         own_folder=paths.folder,
         view=container_view(paths.home, settings, paths.folder, paths.socket.parent),
+        is_command=launch.adapter is None,
     )
 
 
@@ -201,6 +210,18 @@ def _user_command(paths: ContainerPaths, command: tuple[str, ...], address: str)
     )
 
 
+def fraction_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the frameworks' own variables for a share of a GPU's memory. PyTorch has none: our
+    model server calls its function. Raises Invalid."""
+    fraction = read_fraction(environment)
+    if fraction is None or fraction == WHOLE:
+        return {}
+    return {
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # TensorFlow takes all memory otherwise
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{float(fraction):g}",  # JAX: 0.75 otherwise
+    }
+
+
 def _installer_variables(paths: ContainerPaths) -> dict[str, str]:
     # Only the installer knows why it was slow, so it must give up first.
     seconds = max(1, int(paths.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
@@ -223,6 +244,7 @@ def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
         "AWS_REGION": settings.region,
         "AWS_DEFAULT_REGION": settings.region,
         "SAGEMAKER_REGION": settings.region,
+        **fraction_variables(container.environment),
     }
     fixed = {
         BASE_MARK: str(paths.base),

@@ -11,6 +11,7 @@ __all__ = [
     "explain",
     "failed_artifact",
     "failed_ping",
+    "no_capacity",
     "service_failure",
     "shorten",
 ]
@@ -62,6 +63,15 @@ def failed_artifact(number: int, url: str, error: SagehenError) -> str:
                 "passed to CreateModel has permissions to download the object."
             )
     return shorten(f"{message} ({error})")
+
+
+def no_capacity(cause: str) -> str:
+    # SageMaker's sentence; its SDK looks for "CapacityError".
+    return shorten(
+        "CapacityError: Unable to provision requested ML compute capacity due to "
+        "InsufficientInstanceCapacity error. Please retry using a different ML instance type or "
+        f"after some time. ({cause})"
+    )
 
 
 def service_failure(cause: str) -> str:

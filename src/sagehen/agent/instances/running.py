@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.container_plan import ContainerPaths, choose_address, plan_launch
@@ -119,8 +119,13 @@ class RunningContainer:
         return f"{reason}; {ending}"
 
 
-async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer:
+async def start_container(
+    paths: ContainerPaths, node: Node, gpus: tuple[str, ...] | None = None
+) -> RunningContainer:
     """The container's folder must exist.
+
+    Args:
+        gpus: as in LaunchPlan.
 
     Raises:
         CannotStart: the image is unknown, or its command cannot be run.
@@ -133,7 +138,7 @@ async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer
         on_failure.callback(node.ports.release, ports)
         address = choose_address(paths, launch, ports)
         plan = plan_launch(paths, launch, address, ports, node.settings)
-        process = await node.launcher.start(plan)
+        process = await node.launcher.start(replace(plan, gpus=gpus))
         on_failure.pop_all()
     exited = asyncio.create_task(process.wait())
     exited.add_done_callback(lambda _: node.ports.release(ports))

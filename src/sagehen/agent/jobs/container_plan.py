@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagehen.agent.instances.container_plan import SYSTEM_PATH
+from sagehen.agent.instances.container_plan import SYSTEM_PATH, fraction_variables
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
 from sagehen.agent.jobs.failures import JobFailed
@@ -30,13 +30,18 @@ PROGRAM = "sagemaker_program"
 
 
 def plan_job_launch(
-    paths: HostPaths, settings: "Settings", base: Path, master_port: int
+    paths: HostPaths,
+    settings: "Settings",
+    base: Path,
+    master_port: int,
+    gpus: tuple[str, ...] | None = None,
 ) -> LaunchPlan:
     """Reads two small files.
 
     Args:
         base: the container's path of `place.base`.
         master_port: for the first host.
+        gpus: as in LaunchPlan.
 
     Raises:
         JobFailed: no program is named.
@@ -55,6 +60,7 @@ def plan_job_launch(
         limits=choose_limits(spec.instance_type, settings),
         base=paths.base,
         hosts=paths.hosts,
+        gpus=gpus,
         own_folder=paths.folder,
         view=container_view(paths.home, settings, paths.folder),
     )
@@ -107,6 +113,7 @@ def _environment(
         "MASTER_ADDR": SHARED_ADDRESS if base == paths.base else FIRST_HOST,
         "MASTER_PORT": str(master_port),
         **pip_variables(),
+        **fraction_variables(spec.environment),
         **({} if spec.network_isolation else _access(paths.home, settings)),
     }
     fixed = {

@@ -68,6 +68,8 @@ unmount what hides the machine"""
 
 def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: list[str]) -> None:
     posix.set_inheritable(report, False)
+    # Before another one is mounted there, perhaps by the sibling.
+    proc = posix.open("/proc", posix.O_PATH | posix.O_CLOEXEC)
     step = "cgroup"
     try:
         for procs in options.get("cgroup", ()):
@@ -80,22 +82,22 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
                 options.get("shown", []), options.get("private", []), options["base"][0]
             )
             step = "files"
+            files.empty(options.get("empty", []))
             paths.cover(options.get("cover", []))
             step = "overlay"
             files.overlay(options.get("overlay", []))
             step = "files"
             paths.mount_private()
             files.mount_memory(options.get("memory", []))
-            files.empty(options.get("empty", []))
             paths.show()
             step = "mount"
             paths.mount_opt_ml(*options.get("hosts", [None]))
             posix.umask(mask)
         step = "processes"
         if "processes" in options:
-            _enter_processes(agent_pid, report)
+            _enter_processes(agent_pid, proc, report)
         # Only now: a change of credentials resets the signal.
-        _die_with(agent_pid)
+        _die_with(agent_pid, proc)
         if "processes" in options:
             files.mount_proc()
         step = ""
@@ -110,11 +112,11 @@ def _namespaces(options: dict[str, list[str]]) -> int:
     return flags | (_CLONE_NEWPID | _CLONE_NEWIPC if "processes" in options else 0)
 
 
-def _enter_processes(agent_pid: int, report: int) -> None:
+def _enter_processes(agent_pid: int, proc: int, report: int) -> None:
     """Returns in the main process only."""
     init = _clone_sibling()
     if init == 0:
-        _be_init(agent_pid)
+        _be_init(agent_pid, proc)
     try:
         main = _clone_sibling()
     except OSError:
@@ -138,9 +140,9 @@ def _clone_sibling() -> int:
     return pid
 
 
-def _be_init(agent_pid: int) -> None:
+def _be_init(agent_pid: int, proc: int) -> None:
     try:
-        _die_with(agent_pid)
+        _die_with(agent_pid, proc)
         posix.setsid()
         posix.chdir("/")
         null = posix.open("/dev/null", posix.O_RDWR)
@@ -161,22 +163,14 @@ def _be_init(agent_pid: int) -> None:
         posix._exit(1)
 
 
-def _die_with(agent_pid: int) -> None:
+def _die_with(agent_pid: int, proc: int) -> None:
+    """`proc` is the machine's /proc, which counts processes as the agent does."""
     files.PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
-    if _parent() != agent_pid:
+    stat = posix.open("self/stat", posix.O_RDONLY, dir_fd=proc)
+    parent = int(posix.read(stat, 4096).rpartition(b")")[2].split()[1])
+    posix.close(stat)
+    if parent != agent_pid:
         posix._exit(127)  # the agent has died: no signal would come
-
-
-def _parent() -> int:
-    """As the agent's namespace counts, if /proc is still the agent's."""
-    parent = posix.getppid()
-    if parent:
-        return parent
-    stat = posix.open("/proc/self/stat", posix.O_RDONLY)
-    try:
-        return int(posix.read(stat, 4096).rpartition(b")")[2].split()[1])
-    finally:
-        posix.close(stat)
 
 
 def _prepare(*, confined: bool) -> None:

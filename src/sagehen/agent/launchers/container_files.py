@@ -2,10 +2,10 @@
 
 It imports built-in modules only, as `become_container` says. In this order:
 
+    empty     a folder is empty (~/.ssh)
     cover     a folder loses entries (the home: keys, state, other containers)
     overlay   a folder keeps changes to itself (/etc)
     private   a folder of the container's own lies at a path of the machine (/tmp)
-    empty     a folder is empty (~/.ssh)
     shown     paths that would be hidden by the above are put back
     opt_ml    the container's folder at /opt/ml
 

@@ -51,6 +51,11 @@ class LaunchPlan:
     own_folder: Path | None = None
     """the container's folder on this machine, where its /tmp, /var/tmp and /run lie"""
     view: View = NO_VIEW
+    gpus: tuple[str, ...] | None = None
+    """ids of the GPUs that the container sees: nvidia-smi's indices, or UUIDs of MIG devices;
+    None: whatever the machine has"""
+    is_command: bool = False
+    """of the user's own: it may use fixed paths, such as /tmp/server.sock"""
 
 
 class Process(Protocol):

@@ -5,6 +5,8 @@ import contextlib
 import os
 import signal
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sagehen.agent.errors import CannotStart
@@ -28,10 +30,10 @@ from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.spawn import MainProcess, kill_group, spawn, watch_end
-from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls
+from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls, unseen_file
 from sagehen.base.clock import SYSTEM, Clock
 
-__all__ = ["ContainerProcess", "ProcessLauncher"]
+__all__ = ["ContainerProcess", "ProcessLauncher", "show_gpus"]
 
 LOG_SETTLE_SECONDS = 1.0
 
@@ -166,6 +168,8 @@ class ProcessLauncher:
     Args:
         orphans: told to adopt if this process's children are all containers.
         walls: those that hold here; see `find_walls`.
+        files_shared_because: why this machine, and not the user, leaves containers without files
+            of their own.
         umask: negative keeps this process's own.
     """
 
@@ -176,11 +180,14 @@ class ProcessLauncher:
         clock: Clock = SYSTEM,
         *,
         walls: Walls = NO_WALLS,
+        files_shared_because: str | None = None,
         umask: int = -1,
     ) -> None:
         self._umask = umask
         self._cgroups = cgroups
         self._walls = walls
+        self._files_shared_because = files_shared_because
+        self._commands: dict[tuple[str, ...], ContainerProcess] = {}
         self._orphans = orphans or Orphans()
         self._watch = LimitWatch(clock)
 
@@ -188,6 +195,8 @@ class ProcessLauncher:
         return OPT_ML if Wall.FILES in self._walls else base
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
+        plan = show_gpus(plan)
+        self._check_command(plan)
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:
             # First, as this may fail; the log ends by itself if nothing is started.
@@ -197,6 +206,24 @@ class ProcessLauncher:
             raise CannotStart(f"{plan.command[0]}: {_error_text(error)}") from error
         finally:
             os.close(output_end)
+
+    def _check_command(self, plan: LaunchPlan) -> None:
+        """Raises CannotStart for what would fail unexplained, or answer with another's model."""
+        if Wall.FILES in self._walls and (file := unseen_file(plan)) is not None:
+            raise CannotStart(
+                f"{file} is in a folder that each container has of its own; name its folder in the "
+                "setting shared_folders, or move it elsewhere"
+            )
+        other = self._commands.get(plan.command)
+        if plan.is_command and self._files_shared_because and other and not other.has_ended:
+            raise CannotStart(
+                "another container runs the same command, and here both would use the same files "
+                "in /tmp and /run, as containers have no files of their own "
+                f"({self._files_shared_because}). Run the server as root, or allow unprivileged "
+                "user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone"
+                " or kernel.apparmor_restrict_unprivileged_userns); or, if the command uses no "
+                "fixed paths, set mount_opt_ml to false"
+            )
 
     async def _start(self, plan: LaunchPlan, output: int, log: ContainerLog) -> ContainerProcess:
         group = None
@@ -210,6 +237,8 @@ class ProcessLauncher:
             )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
             on_failure.pop_all()
+        if plan.is_command:
+            self._commands[plan.command] = container
         unenforced = _unenforced_limits(plan.limits, group)
         if unenforced != NO_LIMITS:
             self._watch.add(plan.instance_id, container, unenforced)
@@ -237,3 +266,37 @@ def _unenforced_limits(limits: Limits, group: Cgroup | None) -> Limits:
 
 def _error_text(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+def show_gpus(plan: LaunchPlan) -> LaunchPlan:
+    """Returns the plan with its GPUs in CUDA's variables.
+
+    The user's own CUDA_VISIBLE_DEVICES counts among the plan's GPUs, as inside a container.
+    """
+    if plan.gpus is None:
+        return plan
+    visible = _chosen_gpus(plan.gpus, plan.environment.get(CUDA_DEVICES))
+    variables = {
+        CUDA_DEVICES: ",".join(visible),
+        # nvidia-smi's; CUDA counts the fastest first otherwise.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    return replace(plan, environment=plan.environment | variables)
+
+
+def _chosen_gpus(gpus: Sequence[str], choice: str | None) -> list[str]:
+    """Ends at the first unknown GPU, as CUDA does."""
+    if choice is None:
+        return list(gpus)
+    chosen: list[str] = []
+    for name in (part.strip() for part in choice.split(",")):
+        if name.isdecimal() and int(name) < len(gpus):
+            chosen.append(gpus[int(name)])
+        elif name in gpus:
+            chosen.append(name)
+        else:
+            break
+    return chosen

@@ -4,6 +4,7 @@ A wall is a namespace of the kernel with what makes it useful. Another kind of n
 of `Wall`, options in `view_options`, and a step of `become_container`.
 """
 
+import os
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +15,7 @@ from sagehen.agent.launchers.launcher import LaunchPlan
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["NO_WALLS", "OPT_ML", "Wall", "Walls", "desired_walls", "view_options"]
+__all__ = ["NO_WALLS", "OPT_ML", "Wall", "Walls", "unseen_file", "unwanted_walls", "view_options"]
 
 OPT_ML = Path("/opt/ml")
 ETC = Path("/etc")
@@ -36,13 +37,13 @@ Walls = frozenset[Wall]
 NO_WALLS: Walls = frozenset()
 
 
-def desired_walls(settings: "Settings") -> Walls:
-    """The walls that the user wants."""
+def unwanted_walls(settings: "Settings") -> dict[Wall, str]:
+    """The walls that the user does not want, with the setting that says so."""
     if not settings.mount_opt_ml:
-        return NO_WALLS
-    return frozenset(Wall) - (
-        {Wall.PROCESSES} if settings.container_processes == "machine" else set()
-    )
+        return dict.fromkeys(Wall, "mount_opt_ml is off")
+    if settings.container_processes == "machine":
+        return {Wall.PROCESSES: 'container_processes is "machine"'}
+    return {}
 
 
 def view_options(plan: LaunchPlan, walls: Walls) -> Iterator[str]:
@@ -57,14 +58,34 @@ def view_options(plan: LaunchPlan, walls: Walls) -> Iterator[str]:
         yield f"cover={view.hidden[0].parent}//{'/'.join(path.name for path in view.hidden)}"
     if plan.own_folder is not None:
         for folder, (name, mode) in PRIVATE_FOLDERS.items():
+            if Path(folder) in view.shown:
+                continue
             yield f"private={folder}//{plan.own_folder / name}//{mode:o}"
-        memory = plan.limits.memory_bytes
-        # Docker's default of 64 MiB is too little for the workers of PyTorch.
         yield f"shown={plan.own_folder}"
-        yield f"memory={SHARED_MEMORY}//{memory // 2 if memory is not None else ''}"
-    yield from (f"empty={folder}" for folder in view.emptied)
+        if SHARED_MEMORY not in view.shown:
+            memory = plan.limits.memory_bytes
+            # Docker's default of 64 MiB is too little for the workers of PyTorch.
+            yield f"memory={SHARED_MEMORY}//{memory // 2 if memory is not None else ''}"
+    # A mount on a shown folder itself would be copied with it.
+    yield from (f"empty={folder}" for folder in view.emptied if folder not in view.shown)
     yield from (f"shown={path}" for path in view.shown)
     if Wall.ETC in walls:
         yield f"overlay={ETC}"
     if Wall.PROCESSES in walls:
         yield "processes=own"
+
+
+def unseen_file(plan: LaunchPlan) -> Path | None:
+    """A file of the command that a container with a file system view of its own does not see."""
+    own = (plan.own_folder,) if plan.own_folder is not None else ()
+    private = {*map(Path, PRIVATE_FOLDERS), SHARED_MEMORY}
+    for word in plan.command:
+        path = Path(os.path.realpath(word))
+        if (
+            os.path.isabs(word)
+            and not private.isdisjoint(path.parents)
+            and not any(path.is_relative_to(shown) for shown in (*own, *plan.view.shown))
+            and path.exists()
+        ):
+            return path
+    return None

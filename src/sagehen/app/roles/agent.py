@@ -2,13 +2,16 @@
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
+from sagehen.agent.gpus.driver import NvidiaSmi
+from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.launchers.cgroups import open_cgroups
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
-from sagehen.agent.launchers.wall_probe import find_walls
-from sagehen.agent.launchers.walls import desired_walls
+from sagehen.agent.launchers.wall_probe import describe_missing, find_walls
+from sagehen.agent.launchers.walls import Wall, unwanted_walls
 from sagehen.app.roles.common import Start, run, serve_on, start_role
 from sagehen.base.clock import SYSTEM
+from sagehen.base.user_environment import cuda_devices
 from sagehen.services.s3.storage.opening import LateObjectStore
 
 __all__: list[str] = []
@@ -19,14 +22,24 @@ async def _main(start: Start) -> None:
     cgroups = open_cgroups(start.home.path) if start.settings.cgroups else None
     orphans = Orphans()
     orphans.adopt()
-    desired = desired_walls(start.settings)
-    missing = await find_walls(desired, start.home.path, orphans)
-    walls = desired - missing.keys()
-    launcher = ProcessLauncher(cgroups, orphans, walls=walls, umask=start.umask)
-    agent = Agent(start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher)
+    unwanted = unwanted_walls(start.settings)
+    missing = await find_walls(frozenset(Wall) - unwanted.keys(), start.home.path, orphans)
+    launcher = ProcessLauncher(
+        cgroups,
+        orphans,
+        walls=frozenset(Wall) - unwanted.keys() - missing.keys(),
+        files_shared_because=missing.get(Wall.FILES),
+        umask=start.umask,
+    )
+    gpus = GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices())
+    agent = Agent(
+        start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher, gpus=gpus
+    )
     await agent.start()
     try:
-        await serve_on(start.home.agent_socket, create_app(agent))
+        await serve_on(
+            start.home.agent_socket, create_app(agent, describe_missing(unwanted | missing))
+        )
     finally:
         await agent.stop()
         objects.close()

@@ -123,6 +123,17 @@ class InstanceSettings(Section):
     max_instance_processes: int = Field(
         4096, gt=0, description="Processes and threads that an instance may have."
     )
+    gpus: Literal["auto", "require", "unmanaged"] = Field(
+        "auto",
+        description="GPUs of instances of GPU types. `auto`: as many as the type has, or as the "
+        "machine has where those are fewer; without a GPU, on the CPU. `require`: exactly as many, "
+        "or the instance fails with SageMaker's capacity error. `unmanaged`: GPUs are not counted, "
+        "and every container sees all of them.",
+    )
+    gpu_devices: Items = Field(
+        (),
+        description="GPUs that instances may have, by nvidia-smi's index or by UUID; default: all.",
+    )
     cgroups: bool = Field(
         True,
         description="Put containers into cgroups (version 2) where this server may create them.",
@@ -241,6 +252,12 @@ class TrainingSettings(Section):
         ge=0,
         description="How often a training job is restarted after its agent was lost. A job's "
         "RetryStrategy takes precedence, and spot jobs are restarted as often as needed.",
+    )
+    job_gpu_patience_seconds: float = Field(
+        24 * 3600,
+        ge=0,
+        description="How long a training job waits for GPUs that others hold; then it fails with "
+        "SageMaker's capacity error.",
     )
     job_patience_seconds: float = Field(
         3600,

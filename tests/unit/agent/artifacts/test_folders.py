@@ -33,11 +33,42 @@ def test_small_data_is_copied_and_replaces_what_was_there(source: Path, tmp_path
     assert os.listdir(target) == ["model"]
 
 
-def test_large_data_is_shared_and_a_link_is_replaced(source: Path, tmp_path: Path) -> None:
+def test_files_of_large_data_are_shared_without_a_way_to_the_cache(
+    source: Path, tmp_path: Path
+) -> None:
+    (source / "latest").symlink_to("model")
+    target = tmp_path / "ml" / "model"
+    for _ in range(2):
+        give_folder(source, target, size_bytes=MAX_COPIED_BYTES + 1)
+        assert not target.is_symlink()
+        assert (target / "model").samefile(source / "model")
+        assert os.readlink(target / "latest") == "model"
+    remove_tree(target)
+    assert (source / "model").read_bytes() == b"weights"
+
+
+def test_on_another_file_system_large_data_is_a_link_that_is_replaced(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
     target = tmp_path / "ml" / "model"
     for _ in range(2):
         give_folder(source, target, size_bytes=MAX_COPIED_BYTES + 1)
         assert target.readlink() == source
+
+
+def test_a_full_disk_is_no_reason_for_a_link(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "link", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        give_folder(source, tmp_path / "model", size_bytes=MAX_COPIED_BYTES + 1)
 
 
 def test_a_read_only_tree_is_removed_but_not_what_its_links_lead_to(

@@ -1,0 +1,283 @@
+"""Containers with every wall up: what they see of the machine, and how they end."""
+
+import asyncio
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sagehen.agent.errors import CannotStart
+from sagehen.agent.instances.limits import Limits
+from sagehen.agent.launchers.launcher import LaunchPlan, View
+from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
+from sagehen.agent.launchers.walls import Wall, unseen_file, view_options
+from support.mounts import may_mount
+
+ALL = frozenset(Wall)
+
+
+def plan(folder: Path, *command: str, name: str = "primary") -> LaunchPlan:
+    own = folder / name
+    (own / "ml").mkdir(parents=True, exist_ok=True)
+    return LaunchPlan(
+        instance_id="i-1",
+        name=name,
+        command=command,
+        environment={"PATH": "/usr/sbin:/usr/bin:/bin", "MINE": "1"},
+        folder=own,
+        log=own / "log",
+        log_bytes=2**20,
+        base=own / "ml",
+        own_folder=own,
+        view=View(hidden=(folder / "secret", *(folder / name for name in ("one", "two")))),
+    )
+
+
+async def start(given: LaunchPlan) -> ContainerProcess:
+    return await ProcessLauncher(walls=ALL).start(given)
+
+
+async def say(given: LaunchPlan) -> list[str]:
+    process = await start(given)
+    assert await process.wait() == 0, process.last_lines()
+    return process.last_lines()
+
+
+@may_mount
+async def test_two_containers_may_write_the_same_paths(tmp_path: Path) -> None:
+    script = "echo $0 > /tmp/model.txt; echo $0 > /run/model.pid; cat /tmp/model.txt /run/model.pid"
+    plans = [plan(tmp_path, "sh", "-c", script, name, name=name) for name in ("one", "two")]
+    said = await asyncio.gather(*map(say, plans))
+    assert said == [["one", "one"], ["two", "two"]]
+    assert "model.txt" not in os.listdir("/tmp")
+    assert (tmp_path / "one" / "tmp" / "model.txt").read_text() == "one\n"
+
+
+@may_mount
+async def test_changes_to_etc_are_the_containers_own(tmp_path: Path) -> None:
+    script = "ls /etc/passwd; cat /etc/sagehen-test; echo 1 > /etc/sagehen-test; ls -d /etc/sage*"
+    process = await start(plan(tmp_path, "sh", "-c", script))
+    assert await process.wait() == 0
+    assert process.last_lines()[0] == "/etc/passwd"
+    assert process.last_lines()[-1] == "/etc/sagehen-test"
+    assert "sagehen-test" not in os.listdir("/etc")
+
+
+@may_mount
+async def test_it_sees_no_process_but_its_own_and_has_its_own_ipc(tmp_path: Path) -> None:
+    script = f"ls -d /proc/[0-9]*; test ! -e /proc/{os.getpid()}; readlink /proc/self/ns/ipc"
+    said = await say(plan(tmp_path, "sh", "-c", script))
+    assert said[:2] == ["/proc/1", "/proc/2"]
+    assert said[-1] != os.readlink("/proc/self/ns/ipc")
+
+
+@may_mount
+async def test_shared_memory_is_half_of_its_limit(tmp_path: Path) -> None:
+    given = plan(tmp_path, "stat", "-f", "-c", "%b %S", "/dev/shm")
+    blocks, size = (await say(replace(given, limits=Limits(memory_bytes=2**26))))[0].split()
+    assert int(blocks) * int(size) == 2**25
+
+
+@may_mount
+async def test_what_is_shown_is_seen_below_a_private_folder_and_can_be_written(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / "here").write_text("seen\n")
+    given = plan(tmp_path, "sh", "-c", f"cat {folder}/here; echo 1 > {folder}/written; ls {folder}")
+    view = replace(given.view, shown=(folder, tmp_path / "not-there"))
+    assert await say(replace(given, view=view)) == ["seen", "here", "written"]
+    assert (folder / "written").exists()
+
+
+@may_mount
+async def test_folders_of_keys_are_empty(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (keys / "id_rsa").write_text("private")
+    given = plan(tmp_path, "sh", "-c", f"ls -A {keys}; touch {keys}/new 2>&1 || echo read-only")
+    view = replace(given.view, emptied=(keys,), shown=(keys,))
+    assert "id_rsa" in await say(replace(given, view=view)), "the user's word comes last"
+    said = await say(replace(given, view=replace(given.view, emptied=(keys, tmp_path / "none"))))
+    assert said[-1] == "read-only"
+    assert "id_rsa" not in said
+
+
+@may_mount
+async def test_it_cannot_take_the_walls_down(tmp_path: Path) -> None:
+    script = (
+        "umount /tmp && echo down; mount -t tmpfs none /mnt && echo up; mknod d b 8 0 && echo d"
+    )
+    process = await start(plan(tmp_path, "sh", "-c", script))
+    assert await process.wait() != 0
+    assert not {"down", "up", "d"} & set(process.last_lines())
+
+
+@may_mount
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [("exit 3", 3), ("kill -KILL $$", -9), ("kill -SEGV $$", -11), ("kill -TERM $$", -15)],
+)
+async def test_its_end_is_told_as_it_was(tmp_path: Path, script: str, status: int) -> None:
+    process = await start(plan(tmp_path, "sh", "-c", script))
+    assert await process.wait() == status
+    assert process.ended_because is None
+
+
+@may_mount
+async def test_it_is_asked_to_end_and_may_choose_its_status(tmp_path: Path) -> None:
+    for script, status in (
+        ("trap 'exit 7' TERM; echo ready; sleep 1000 & wait", 7),
+        ("echo ready; sleep 1000", -15),
+    ):
+        process = await start(plan(tmp_path, "sh", "-c", script))
+        while process.last_lines() != ["ready"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        process.terminate()
+        assert await process.wait() == status
+
+
+@may_mount
+async def test_its_end_is_the_end_of_all_in_it(tmp_path: Path) -> None:
+    """Also of daemons, without a cgroup; and nobody is left to be waited for."""
+    script = "setsid sleep 1004 & setsid setsid sleep 1004 & echo ready; wait"
+    process = await start(plan(tmp_path, "sh", "-c", script))
+    while process.last_lines() != ["ready"]:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    main = psutil.Process(process.pid)
+    others = main.children(recursive=True)
+    assert await process.listening_ports() == []
+    assert await process.memory_bytes() > 0
+    process.kill()
+    assert await process.wait() == -signal.SIGKILL
+    assert not [one for one in others if one.is_running()]
+    assert psutil.Process().children() == []
+
+
+@may_mount
+async def test_what_cannot_be_run_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match=r"^/nonexistent: No such file or directory$"):
+        await start(plan(tmp_path, "/nonexistent"))
+    assert psutil.Process().children() == []
+
+
+@may_mount
+async def test_what_cannot_be_watched_leaves_nothing(tmp_path: Path, monkeypatch) -> None:
+    def full(pid: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pidfd_open", full)
+    with pytest.raises(CannotStart, match="Too many open files"):
+        await start(plan(tmp_path, "sleep", "1000"))
+    assert psutil.Process().children() == []
+
+
+AGENT = """
+import asyncio, os, pathlib, sys
+sys.path[:0] = {path!r}
+from unit_plan import start, plan
+async def main():
+    process = await start(plan(pathlib.Path(sys.argv[1]), "sh", "-c", {script!r}))
+    while process.last_lines() != ["ready"]:
+        await asyncio.sleep(0.01)
+    print(process.pid, flush=True)
+    await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """Another process with a container that has a daemon."""
+    script = "setsid env -i setsid sleep 1005 & echo ready; sleep 1005"
+    (tmp_path / "unit_plan.py").write_text(Path(__file__).read_text())
+    source = AGENT.format(path=[str(tmp_path), *sys.path], script=script)
+    command = [sys.executable, "-c", source, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+@may_mount
+def test_nothing_in_it_outlives_the_agent(agent: "subprocess.Popen[bytes]") -> None:
+    assert agent.stdout is not None
+    pid = int(agent.stdout.readline())
+    deadline = time.monotonic() + 60
+    while len(family := psutil.Process(agent.pid).children(recursive=True)) < 4:
+        assert time.monotonic() < deadline, "init, the shell, its sleep and the daemon"
+    assert pid in {one.pid for one in family}
+    agent.kill()
+    _, left = psutil.wait_procs(family, timeout=60)
+    assert not [one for one in left if one.status() != psutil.STATUS_ZOMBIE]
+
+
+async def test_while_one_starts_no_child_is_taken_for_an_orphan(monkeypatch) -> None:
+    orphans = Orphans()
+    monkeypatch.setattr(orphans, "_adopts", True)
+    child = await asyncio.create_subprocess_exec("sleep", "1000")
+    with orphans.starting():
+        orphans.end()
+        assert child.returncode is None
+        assert psutil.Process(child.pid).is_running()
+        orphans.expect(child.pid)
+    orphans.end()
+    assert psutil.Process(child.pid).is_running()
+    child.kill()
+    await child.wait()
+
+
+def test_without_the_wall_of_files_no_other_stands(tmp_path: Path) -> None:
+    given = plan(tmp_path, "true")
+    assert list(view_options(given, frozenset({Wall.PROCESSES, Wall.ETC}))) == []
+    assert "processes=own" not in view_options(given, frozenset({Wall.FILES}))
+    assert "processes=own" in view_options(given, ALL)
+
+
+def test_a_file_of_the_command_that_is_not_seen_is_found(tmp_path: Path) -> None:
+    script = Path("/tmp") / f"sagehen-walls-{os.getpid()}"
+    given = plan(tmp_path, "python3", str(script), "/tmp/not-there", "/usr/bin/env")
+    assert unseen_file(given) is None
+    script.touch()
+    try:
+        assert unseen_file(given) == script
+        assert unseen_file(replace(given, view=View(shown=(Path("/tmp"),)))) is None
+    finally:
+        script.unlink()
+
+
+@may_mount
+async def test_a_command_that_is_not_seen_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    script = Path("/tmp") / f"sagehen-walls-{os.getpid()}"
+    script.touch()
+    try:
+        with pytest.raises(CannotStart, match=f"^{script} is in a folder .* shared_folders"):
+            await start(plan(tmp_path, "sh", str(script)))
+    finally:
+        script.unlink()
+
+
+async def test_without_files_of_their_own_a_command_runs_once_at_a_time(tmp_path: Path) -> None:
+    launcher = ProcessLauncher(files_shared_because="Operation not permitted")
+    given = replace(plan(tmp_path, "sleep", "1000"), is_command=True)
+    first = await launcher.start(given)
+    with pytest.raises(CannotStart, match=r"runs the same command.*\(Operation not permitted\)"):
+        await launcher.start(given)
+    other = await launcher.start(replace(given, command=("sleep", "1001")))
+    servers = [await launcher.start(replace(given, is_command=False)) for _ in range(2)]
+    first.kill()
+    await first.wait()
+    again = await launcher.start(given)
+    by_choice = await ProcessLauncher().start(given)
+    for process in (other, again, by_choice, *servers):
+        process.kill()
+        await process.wait()
