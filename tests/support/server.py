@@ -40,6 +40,7 @@ class Server:
     port: int = 0
     open_files: int | None = None
     """`ulimit -n`, where it is not to be this process's own."""
+    program: tuple[str, ...] = (SAGEHEN,)
 
     @property
     def url(self) -> str:
@@ -83,7 +84,7 @@ class Server:
         address = self.home / "run" / "address"
         address.unlink(missing_ok=True)
         output = (self.home.parent / "up.log").open("ab")
-        command = [SAGEHEN, "up", "--home", str(self.home), "--port", str(self.port)]
+        command = [*self.program, "up", "--home", str(self.home), "--port", str(self.port)]
         if self.open_files is not None:
             command = ["sh", "-c", f'ulimit -n {self.open_files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(

@@ -156,7 +156,8 @@ class Home:
     @property
     def own(self) -> tuple[Path, ...]:
         """Everything that Sagehen keeps in the home, which may also hold the user's own files."""
-        return (*self.hidden, *self.folders, self.clients, self.path / RESTORING)
+        state = self.path.glob("state.db-*")
+        return (*self.hidden, *state, *self.folders, self.clients, self.path / RESTORING)
 
     @property
     def folders(self) -> tuple[Path, ...]:

@@ -87,6 +87,8 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
             step = "overlay"
             files.overlay(options.get("overlay", []))
             step = "files"
+            if "cover" in options:
+                files.hide_disks()
             paths.mount_private()
             files.mount_memory(options.get("memory", []))
             paths.show()

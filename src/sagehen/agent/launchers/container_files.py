@@ -5,6 +5,7 @@ It imports built-in modules only, as `become_container` says. In this order:
     empty     a folder is empty (~/.ssh)
     cover     a folder loses entries (the home: keys, state, other containers)
     overlay   a folder keeps changes to itself (/etc)
+    disks     are not there for root
     private   a folder of the container's own lies at a path of the machine (/tmp)
     shown     paths that would be hidden by the above are put back
     opt_ml    the container's folder at /opt/ml
@@ -22,6 +23,9 @@ CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
 _OPT, _OPT_ML, _HOSTS, _STAGE = "/opt", "/opt/ml", "/etc/hosts", "/tmp"
+_DEVICES = "/dev"
+_DISK_CONTROLS = ("sg", "nvme")
+"""character devices that take a disk's commands"""
 _COVER_OPTIONS = "size=1m"
 _OVERLAY_BYTES = 64 * 2**20
 """changes to one overlaid folder, in memory"""
@@ -141,6 +145,16 @@ def empty(folders: list[str]) -> None:
     for folder in folders:
         if is_folder(folder):
             _mount("sagehen", folder, _MS_RDONLY, "tmpfs", f"mode=700,{_COVER_OPTIONS}")
+
+
+def hide_disks() -> None:
+    """Root reads raw disks, and with them all files, whatever is mounted."""
+    if posix.geteuid() != 0:
+        return
+    for name in posix.listdir(_DEVICES):
+        device = f"{_DEVICES}/{name}"
+        if name.startswith(_DISK_CONTROLS) or _stat.S_ISBLK(posix.lstat(device).st_mode):
+            _mount(f"{_DEVICES}/null", device, _MS_BIND)
 
 
 def mount_proc() -> None:
