@@ -1,7 +1,7 @@
 """The first program in a container's process: ties its life to the agent's, then execs the command.
 
     python -ISs become_container.py AGENT_PID REPORT_FD CGROUP_PROCS BASE HOSTS HIDDEN
-        COMMAND [ARGUMENT …]
+        NETWORK COMMAND [ARGUMENT …]
 
 It is a program and not a function between fork and exec: after a fork of a process with threads,
 Python code may wait forever for a lock that no thread holds any more. It imports nothing of the
@@ -9,13 +9,15 @@ platform, and of the standard library only built-in or C modules: `os`, `signal`
 `contextlib` would double its start time.
 
 CGROUP_PROCS is the `cgroup.procs` file to join, BASE the folder to mount at /opt/ml, HOSTS the file
-to mount at /etc/hosts, HIDDEN the paths to hide, as FOLDER//NAME/NAME…. Each may be `-` for none;
-HOSTS and HIDDEN need BASE. On failure the errno is written to REPORT_FD, with what failed unless
-that was the command; success closes it.
+to mount at /etc/hosts, HIDDEN the paths to hide, as FOLDER//NAME/NAME…. NETWORK asks for a network
+of its own: `none` for the loopback device only, or CONTROL_FD/SERVER_PORT/NAMESERVER/NAMESERVER…,
+see `container_network`. Each may be `-` for none; HOSTS and HIDDEN need BASE. On failure the errno
+is written to REPORT_FD, with what failed unless that was the command; success closes it.
 
-With BASE the process gets its own mount namespace, and without full root also a user namespace with
-itself alone. Nothing is written on the machine: if it has no /opt/ml to mount on, the container
-gets another /opt with all that the machine's has.
+With BASE the process gets its own mount namespace, with NETWORK its own network namespace, and
+with either, without full root, also a user namespace with itself alone. Nothing is written on the
+machine: if it has no /opt/ml to mount on, the container gets another /opt with all that the
+machine's has.
 """
 
 import _ctypes
@@ -29,7 +31,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _OOM_SCORE = 500
 """of 1000: out of memory, the kernel ends containers first"""
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 1, 0x20, 0x1000, 0x4000, 0x80000
 _OPT, _OPT_ML, _HOSTS = "/opt", "/opt/ml", "/etc/hosts"
 _NONE = "-"
@@ -58,13 +60,21 @@ _PRCTL, _UNSHARE, _MOUNT = (
 
 
 def _main(agent_pid: int, report: int, options: list[str], command: list[str]) -> None:
-    procs, base, hosts, hidden = options
+    procs, base, hosts, hidden, network = options
     posix.set_inheritable(report, False)
     doing = b""
     try:
         doing = b" cgroup"
         if procs != _NONE:
             _write(procs, str(posix.getpid()))
+        doing = b" mount"
+        if base != _NONE or network != _NONE:
+            _leave_namespaces(
+                (_CLONE_NEWNS if base != _NONE else 0) | (_CLONE_NEWNET if network != _NONE else 0)
+            )
+        doing = b" network"
+        if network != _NONE:
+            _set_up_network(network)
         doing = b" mount"
         if base != _NONE:
             _mount_all(base, hosts, hidden)
@@ -110,7 +120,8 @@ def _execute(command: list[str]) -> None:
 
 
 def _mount_all(base: str, hosts: str, hidden: str) -> None:
-    _leave_namespace()
+    # Mounts propagate from the machine, never back.
+    _mount(None, "/", _MS_REC | _MS_SLAVE)
     # By descriptor: the folder may lie in /opt.
     folder = posix.open(base, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
     working = posix.getcwd()
@@ -127,16 +138,26 @@ def _mount_all(base: str, hosts: str, hidden: str) -> None:
     posix.chdir(_OPT_ML + working[len(base) :] if inside else working)
 
 
-def _leave_namespace() -> None:
+def _leave_namespaces(flags: int) -> None:
     user, group = posix.geteuid(), posix.getegid()
-    if _UNSHARE(_CLONE_NEWNS) != 0:
-        _check(_UNSHARE(_CLONE_NEWUSER | _CLONE_NEWNS))
+    if _UNSHARE(flags) != 0:
+        _check(_UNSHARE(_CLONE_NEWUSER | flags))
         # Other users appear as nobody.
         _write("/proc/self/setgroups", "deny")
         _write("/proc/self/uid_map", f"{user} {user} 1")
         _write("/proc/self/gid_map", f"{group} {group} 1")
-    # Mounts propagate from the machine, never back.
-    _mount(None, "/", _MS_REC | _MS_SLAVE)
+
+
+def _set_up_network(network: str) -> None:
+    # Not before: most containers do without its imports.
+    sys.path.insert(0, sys.argv[0].rpartition("/")[0])
+    import container_network  # type: ignore[import-not-found]
+
+    container_network.bring_up_loopback()
+    if network != "none":
+        control, server_port, *nameservers = network.split("/")
+        listeners = container_network.set_up(int(server_port), nameservers)
+        container_network.send_listeners(int(control), listeners)
 
 
 def _replace(folder: str, mode: str, without: list[str] | None = None, more: str = "") -> None:
@@ -211,5 +232,5 @@ def _write(path: str, text: str) -> None:
 
 
 if __name__ == "__main__":
-    _main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:7], sys.argv[7:])
+    _main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:8], sys.argv[8:])
     sys.exit(127)

@@ -7,7 +7,19 @@ from typing import Protocol
 
 from sagehen.agent.instances.limits import NO_LIMITS, LimitHits, Limits
 
-__all__ = ["LaunchPlan", "Launcher", "Process"]
+__all__ = ["LaunchPlan", "Launcher", "NetworkPlan", "Process"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPlan:
+    """A container's own network, in which it listens on port 8080 whatever others do."""
+
+    outgoing: bool
+    """to all that the machine reaches; otherwise the container has the loopback device only"""
+    handoff: Path | None = None
+    """a Unix socket, through which port 8080 is reached as `handoff:PATH`"""
+    server_port: int = 0
+    """of this server: at 127.0.0.1 in the container too; 0 for none"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +46,8 @@ class LaunchPlan:
     """mounted at /etc/hosts, if `base` is mounted"""
     hidden: tuple[Path, ...] = ()
     """hidden if `base` is mounted; all in one folder, which becomes read-only; need not exist"""
+    network: NetworkPlan | None = None
+    """None: the machine's"""
 
 
 class Process(Protocol):

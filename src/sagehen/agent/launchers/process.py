@@ -25,10 +25,12 @@ from sagehen.agent.instances.process_tree import (
     tree_listening_ports,
 )
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
+from sagehen.agent.launchers.helper_process import HelperProcess
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.mounts import OPT_ML
 from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.own_network import relay_control, serve_network
 from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
 from sagehen.base.clock import SYSTEM, Clock
 
@@ -62,6 +64,8 @@ class ContainerProcess:
         self._killed = False
         self._ended_because: str | None = None
         self._end_logged = False
+        self.helpers: list[HelperProcess] = []
+        """end with the container"""
         self._ended = watch_end(process, self._on_end)
         self._memory = TreeMemory(process.pid)
 
@@ -87,6 +91,8 @@ class ContainerProcess:
             await asyncio.to_thread(self._log.add, f"sagehen: {self._ended_because}.")
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
+        for helper in self.helpers:
+            await helper.close()
         return status
 
     def terminate(self) -> None:
@@ -202,15 +208,28 @@ class ProcessLauncher:
 
     async def _start(self, plan: LaunchPlan, output: int, log: ContainerLog) -> ContainerProcess:
         group = None
-        with contextlib.ExitStack() as on_failure:
+        with contextlib.ExitStack() as on_failure, relay_control(plan.network) as control:
             if self._cgroups is not None:
                 group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
                 on_failure.callback(group.remove)
             procs = group.procs if group else None
             process = await spawn(
-                plan, output, procs, self._orphans, mounts=self._mounts, umask=self._umask
+                plan,
+                output,
+                procs,
+                self._orphans,
+                mounts=self._mounts,
+                umask=self._umask,
+                control=control,
             )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
+            on_failure.callback(container.kill)
+            if plan.network is not None:
+                # A container that has already ended is for those who wait for it.
+                with contextlib.suppress(ProcessLookupError):
+                    await serve_network(
+                        container.pid, plan.network, control, self._orphans, container.helpers
+                    )
             on_failure.pop_all()
         unenforced = _unenforced_limits(plan.limits, group)
         if unenforced != NO_LIMITS:

@@ -13,8 +13,9 @@ from pathlib import Path
 from sagehen.agent.launchers import become_container
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.own_network import RelayControl, network_option
 
-__all__ = ["kill_group", "read_report", "spawn", "watch_end"]
+__all__ = ["kill_group", "spawn", "watch_end"]
 
 START_SECONDS = 30.0
 """from fork to exec: more than a slow disk takes"""
@@ -22,7 +23,11 @@ KILLED_SECONDS = 1.0
 NONE = "-"
 READ_BYTES = 64
 
-_STEPS = {"cgroup": " (joining its cgroup)", "mount": " (mounting its /opt/ml)"}
+_STEPS = {
+    "cgroup": " (joining its cgroup)",
+    "mount": " (mounting its /opt/ml)",
+    "network": " (setting up its network)",
+}
 _BECOME = (sys.executable, "-ISs", str(Path(become_container.__file__)))
 
 
@@ -34,6 +39,7 @@ async def spawn(
     *,
     mounts: bool = False,
     umask: int = -1,
+    control: RelayControl | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts a process for `plan` and registers it with `orphans`.
 
@@ -42,13 +48,14 @@ async def spawn(
         procs: the `cgroup.procs` to join.
         mounts: the plan's base, hosts and hidden paths take effect.
         umask: negative keeps this process's own.
+        control: for the plan's network, if that is outgoing.
 
     Raises:
         OSError: running the command, joining or mounting failed.
     """
     report, report_end = os.pipe2(os.O_CLOEXEC)
     try:
-        process = _fork(plan, output, report_end, procs, mounts, umask)
+        process = _fork(plan, output, report_end, procs, mounts, umask, control)
     except (OSError, ValueError):
         os.close(report)
         raise
@@ -57,7 +64,7 @@ async def spawn(
     orphans.expect(process.pid)
     try:
         async with asyncio.timeout(START_SECONDS):
-            failure = await read_report(report)
+            failure = await _read_all(report)
     except TimeoutError:
         _give_up(process, orphans)
         raise OSError(errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s") from None
@@ -103,7 +110,13 @@ def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def _fork(
-    plan: LaunchPlan, output: int, report: int, procs: Path | None, mounts: bool, umask: int
+    plan: LaunchPlan,
+    output: int,
+    report: int,
+    procs: Path | None,
+    mounts: bool,
+    umask: int,
+    control: RelayControl | None,
 ) -> subprocess.Popen[bytes]:
     # In the event loop's thread, which lives as long as the agent: the kernel ends a child with the
     # thread that started it. By subprocess: uvloop runs Python before exec and lets the child
@@ -111,7 +124,9 @@ def _fork(
     mounted = (
         (plan.base, plan.hosts, _hidden_argument(plan.hidden)) if mounts else (None, None, None)
     )
-    options = (os.getpid(), report, *(option or NONE for option in (procs, *mounted)))
+    network = network_option(plan.network, control)
+    passed = (report,) if control is None else (report, control.container.fileno())
+    options = (os.getpid(), report, *(option or NONE for option in (procs, *mounted, network)))
     return subprocess.Popen(
         [*_BECOME, *map(str, options), *plan.command],
         stdin=subprocess.DEVNULL,
@@ -120,7 +135,7 @@ def _fork(
         env=plan.environment,
         cwd=plan.folder,
         start_new_session=True,
-        pass_fds=(report,),
+        pass_fds=passed,
         umask=umask,
     )
 
@@ -130,7 +145,7 @@ def _hidden_argument(hidden: Sequence[Path]) -> str | None:
     return f"{hidden[0].parent}//{'/'.join(path.name for path in hidden)}" if hidden else None
 
 
-async def read_report(descriptor: int) -> bytes:
+async def _read_all(descriptor: int) -> bytes:
     """Reads in the event loop: all threads may wait for a slow store."""
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []

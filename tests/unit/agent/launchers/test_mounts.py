@@ -133,7 +133,7 @@ os.setgroups([]); os.setgid(user); os.setuid(user)
 reader, writer = os.pipe()
 script = 'id -u; id -g; stat -c %u /opt/ml; echo 1 > /opt/ml/out; grep CapEff /proc/self/status'
 command = [sys.executable, "-ISs", "-c", sys.stdin.read(), str(os.getpid()), str(writer)]
-command += ["-", base + "/ml", base + "/hosts", base + "//secret"]
+command += ["-", base + "/ml", base + "/hosts", base + "//secret", "-"]
 script += f'; cat /etc/hosts; ls {base}; test ! -w {base} && echo hidden'
 process = subprocess.Popen([*command, "sh", "-c", script], pass_fds=(writer,))
 os.close(writer)
@@ -177,7 +177,7 @@ async def test_the_kernel_still_ends_it_with_its_agent(tmp_path: Path) -> None:
 import os, subprocess, sys
 reader, writer = os.pipe()
 command = [sys.executable, "-ISs", {become_container.__file__!r}, str(os.getpid()), str(writer)]
-command += ["-", {str(base)!r}, "-", "-", "sleep", "1000"]
+command += ["-", {str(base)!r}, "-", "-", "-", "sleep", "1000"]
 process = subprocess.Popen(command, pass_fds=(writer,))
 os.close(writer)
 os.read(reader, 64)
