@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.instances.container_plan import Ports
 from sagehen.agent.launchers.launcher import Launcher
+from sagehen.agent.launchers.own_network import NO_NETWORKS, NetworkSupport
 from sagehen.base.clock import Clock
 from sagehen.base.home import Home
 
@@ -47,5 +48,6 @@ class Node:
     artifacts: ArtifactCache
     launcher: Launcher
     clock: Clock
+    networks: NetworkSupport = NO_NETWORKS
     ports: Ports = field(default_factory=Ports)
     pace: Pace = field(default_factory=Pace)

@@ -7,7 +7,13 @@ import signal
 from dataclasses import dataclass
 
 from sagehen.agent.errors import CannotStart
-from sagehen.agent.instances.container_plan import ContainerPaths, choose_address, plan_launch
+from sagehen.agent.instances.container_plan import (
+    ContainerPaths,
+    choose_address,
+    choose_port,
+    plan_launch,
+    plan_network,
+)
 from sagehen.agent.instances.failures import explain
 from sagehen.agent.launchers.launcher import Process
 from sagehen.agent.multimodel.container_client import ContainerClient
@@ -88,9 +94,9 @@ class RunningContainer:
 
     async def describe_ports(self) -> str:
         """Says where the container listens if not on its own port; else ""."""
-        if not self.address.startswith("tcp:"):
+        port = choose_port(self.address)
+        if port is None:
             return ""
-        port = int(self.address.rpartition(":")[2])
         listening = await self.process.listening_ports()
         if port in listening:
             return ""
@@ -130,8 +136,9 @@ async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer
     ports = node.ports.take()
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(node.ports.release, ports)
-        address = choose_address(paths, launch, ports)
-        plan = plan_launch(paths, launch, address, ports, node.settings)
+        network = plan_network(paths, launch, node.networks, node.settings)
+        address = choose_address(paths, launch, ports, network)
+        plan = plan_launch(paths, launch, address, ports, node.settings, network)
         process = await node.launcher.start(plan)
         on_failure.pop_all()
     exited = asyncio.create_task(process.wait())

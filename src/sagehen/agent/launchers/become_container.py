@@ -9,10 +9,13 @@ platform, and of the standard library only built-in or C modules: `os`, `signal`
 `contextlib` would double its start time.
 
 CGROUP_PROCS is the `cgroup.procs` file to join, BASE the folder to mount at /opt/ml, HOSTS the file
-to mount at /etc/hosts, HIDDEN the paths to hide, as FOLDER//NAME/NAME…. NETWORK asks for a network
-of its own: `none` for the loopback device only, or CONTROL_FD/SERVER_PORT/NAMESERVER/NAMESERVER…,
-see `container_network`. Each may be `-` for none; HOSTS and HIDDEN need BASE. On failure the errno
-is written to REPORT_FD, with what failed unless that was the command; success closes it.
+to mount at /etc/hosts, HIDDEN the paths to hide, as FOLDER//NAME/NAME…. Each may be `-`, and so
+may NETWORK; HOSTS and HIDDEN need BASE. On failure the errno is written to REPORT_FD, with what
+failed unless that was the command; success closes it.
+
+NETWORK asks for a network of its own: `none` for the loopback device only, `of:PID` for that of
+another container if that still runs, CONTROL_FD/SERVER_PORT/NAMESERVER/NAMESERVER… for one with a
+relay, see `container_network`.
 
 With BASE the process gets its own mount namespace, with NETWORK its own network namespace, and
 with either, without full root, also a user namespace with itself alone. Nothing is written on the
@@ -34,7 +37,8 @@ _OOM_SCORE = 500
 _CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET = 0x00020000, 0x10000000, 0x40000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 1, 0x20, 0x1000, 0x4000, 0x80000
 _OPT, _OPT_ML, _HOSTS = "/opt", "/opt/ml", "/etc/hosts"
-_NONE = "-"
+_NONE, _ALONE, _OF = "-", "none", "of:"
+_OWN_NETWORK = "/proc/self/ns/net"
 _DEFAULT_PATH = b"/bin:/usr/bin"
 
 
@@ -54,8 +58,8 @@ class _Function(_ctypes.CFuncPtr):
 
 
 _LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-_PRCTL, _UNSHARE, _MOUNT = (
-    _Function(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "mount")
+_PRCTL, _UNSHARE, _SETNS, _MOUNT = (
+    _Function(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "setns", "mount")
 )
 
 
@@ -67,14 +71,8 @@ def _main(agent_pid: int, report: int, options: list[str], command: list[str]) -
         doing = b" cgroup"
         if procs != _NONE:
             _write(procs, str(posix.getpid()))
-        doing = b" mount"
-        if base != _NONE or network != _NONE:
-            _leave_namespaces(
-                (_CLONE_NEWNS if base != _NONE else 0) | (_CLONE_NEWNET if network != _NONE else 0)
-            )
-        doing = b" network"
-        if network != _NONE:
-            _set_up_network(network)
+        doing = b" mount" if network == _NONE else b" network"
+        _enter_namespaces(mounts=base != _NONE, network=network)
         doing = b" mount"
         if base != _NONE:
             _mount_all(base, hosts, hidden)
@@ -148,13 +146,39 @@ def _leave_namespaces(flags: int) -> None:
         _write("/proc/self/gid_map", f"{group} {group} 1")
 
 
+def _enter_namespaces(*, mounts: bool, network: str) -> None:
+    if network.startswith(_OF) and not _join_network(int(network.removeprefix(_OF))):
+        network = _ALONE
+    has_own = network != _NONE and not network.startswith(_OF)
+    flags = (_CLONE_NEWNS if mounts else 0) | (_CLONE_NEWNET if has_own else 0)
+    if flags:
+        _leave_namespaces(flags)
+    if has_own:
+        _set_up_network(network)
+
+
+def _join_network(pid: int) -> bool:
+    """Returns False if the other container has ended."""
+    own = posix.readlink(_OWN_NETWORK)
+    try:
+        container = posix.pidfd_open(pid)
+        if _SETNS(container, _CLONE_NEWNET) != 0:
+            # Its user namespace, in which this process then has the rights to mount.
+            _check(_SETNS(container, _CLONE_NEWUSER | _CLONE_NEWNET))
+    except ProcessLookupError:
+        return False
+    posix.close(container)
+    # Another process may have the number by now.
+    return bool(posix.readlink(_OWN_NETWORK) != own)
+
+
 def _set_up_network(network: str) -> None:
     # Not before: most containers do without its imports.
     sys.path.insert(0, sys.argv[0].rpartition("/")[0])
     import container_network  # type: ignore[import-not-found]
 
     container_network.bring_up_loopback()
-    if network != "none":
+    if network != _ALONE:
         control, server_port, *nameservers = network.split("/")
         listeners = container_network.set_up(int(server_port), nameservers)
         container_network.send_listeners(int(control), listeners)

@@ -20,6 +20,8 @@ class NetworkPlan:
     """a Unix socket, through which port 8080 is reached as `handoff:PATH`"""
     server_port: int = 0
     """of this server: at 127.0.0.1 in the container too; 0 for none"""
+    shared_with: int | None = None
+    """PID of a container whose network this one joins, instead of an own"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,9 @@ class LaunchPlan:
 
 class Process(Protocol):
     """A started container."""
+
+    @property
+    def pid(self) -> int: ...
 
     async def wait(self) -> int:
         """Returns the exit status, or minus the signal."""

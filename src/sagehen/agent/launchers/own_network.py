@@ -12,6 +12,7 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.agent.launchers import relay
@@ -21,6 +22,8 @@ from sagehen.agent.launchers.launcher import NetworkPlan
 from sagehen.agent.launchers.orphans import Orphans
 
 __all__ = [
+    "NO_NETWORKS",
+    "NetworkSupport",
     "RelayControl",
     "find_nameservers",
     "network_option",
@@ -33,8 +36,22 @@ MAX_NAMESERVERS = 3
 DEFAULT_NAMESERVER = "127.0.0.1"
 RESOLV_CONF = Path("/etc/resolv.conf")
 NO_NETWORK = "none"
+SHARED = "of:"
 
 _PROGRAM = Path(relay.__file__)
+
+
+@dataclass(frozen=True)
+class NetworkSupport:
+    """Which networks containers can have here; why not, if not."""
+
+    missing: str | None
+    """why a container cannot be without a network; None: it can"""
+    missing_outgoing: str | None
+    """why one with a network cannot have its own; None: it can"""
+
+
+NO_NETWORKS = NetworkSupport("the launcher has none", "the launcher has none")
 
 
 class RelayControl:
@@ -62,6 +79,8 @@ def network_option(network: NetworkPlan | None, control: RelayControl | None) ->
     """Returns the option of `become_container`."""
     if network is None:
         return None
+    if network.shared_with is not None:
+        return f"{SHARED}{network.shared_with}"
     if control is None:
         return NO_NETWORK
     names = find_nameservers(_read(RESOLV_CONF))

@@ -4,6 +4,7 @@ from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
 from sagehen.agent.launchers.cgroups import open_cgroups
 from sagehen.agent.launchers.mounts import can_mount
+from sagehen.agent.launchers.network_probe import find_network_support
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.app.roles.common import Start, run, serve_on, start_role
@@ -20,7 +21,15 @@ async def _main(start: Start) -> None:
     orphans.adopt()
     mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
     launcher = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
-    agent = Agent(start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher)
+    networks = await find_network_support(start.home.path, orphans)
+    agent = Agent(
+        start.settings,
+        start.home,
+        objects.as_store(),
+        SYSTEM,
+        launcher=launcher,
+        networks=networks,
+    )
     await agent.start()
     try:
         await serve_on(start.home.agent_socket, create_app(agent))

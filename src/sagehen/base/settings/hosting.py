@@ -1,6 +1,7 @@
 """The settings of invocations, instances, artifacts, asynchronous endpoints and training jobs."""
 
 import os
+from typing import Literal
 
 from pydantic import Field
 
@@ -130,6 +131,17 @@ class InstanceSettings(Section):
         True,
         description="Show containers their folder at /opt/ml, where the kernel allows it: in a "
         "mount namespace of their own, and a user namespace too if the server is not root.",
+    )
+    container_network: Literal["own", "machine"] = Field(
+        "own",
+        description="own: a command of `images` gets a network of its own, where the kernel allows "
+        "it, in which it listens on port 8080 whatever other containers do; machine: containers "
+        "share this machine's network, and each has another port.",
+    )
+    network_isolation: Literal["required", "where_possible"] = Field(
+        "required",
+        description="Where the kernel does not allow containers without a network, models and jobs "
+        "with EnableNetworkIsolation are refused; where_possible: they run with this machine's.",
     )
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."

@@ -199,6 +199,29 @@ async def test_one_that_ends_at_once_is_no_failure_to_start(short_path: Path) ->
 
 
 @may_unshare_network
+@pytest.mark.parametrize("mounts", [True, False])
+async def test_hosts_of_a_job_share_a_network_that_is_not_the_machines(
+    tmp_path: Path, mounts: bool
+) -> None:
+    (tmp_path / "ml").mkdir()
+    launcher = ProcessLauncher(mounts=mounts)
+    waits = replace(plan(tmp_path, ISOLATED, "sleep", "1000"), base=tmp_path / "ml")
+    first = await launcher.start(waits)
+    shared = replace(ISOLATED, shared_with=first.pid)
+    second = await launcher.start(replace(waits, network=shared))
+    namespaces = [os.readlink(f"/proc/{pid}/ns/net") for pid in (first.pid, second.pid, "self")]
+    assert namespaces[0] == namespaces[1] != namespaces[2]
+    first.kill()
+    await first.wait()
+    third = await launcher.start(replace(waits, network=shared))
+    alone = os.readlink(f"/proc/{third.pid}/ns/net")
+    assert alone not in (namespaces[2], namespaces[1])
+    for each in (second, third):
+        each.kill()
+        await each.wait()
+
+
+@may_unshare_network
 async def test_it_may_have_its_own_folder_too(tmp_path: Path) -> None:
     (tmp_path / "ml").mkdir()
     given = replace(
