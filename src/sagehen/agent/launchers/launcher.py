@@ -1,6 +1,7 @@
 """The interface of launchers, which start containers."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -77,6 +78,9 @@ class Process(Protocol):
 
     async def listening_ports(self) -> list[int]:
         """TCP ports of the process and its descendants; empty if the process has ended."""
+
+    def reach(self, port: int) -> AbstractAsyncContextManager[str]:
+        """An address of `http1` for one more TCP port of the container. Raises OSError."""
 
     def note(self, message: str) -> None:
         """Adds a platform line to the log. Blocks."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from sagehen.agent.errors import CannotStart
@@ -25,8 +26,9 @@ from sagehen.agent.instances.process_tree import (
     tree_listening_ports,
 )
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
+from sagehen.agent.launchers.handoff import open_handoff
 from sagehen.agent.launchers.helper_process import HelperProcess
-from sagehen.agent.launchers.launcher import LaunchPlan
+from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
 from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.mounts import OPT_ML
 from sagehen.agent.launchers.orphans import Orphans
@@ -64,6 +66,7 @@ class ContainerProcess:
         self._killed = False
         self._ended_because: str | None = None
         self._end_logged = False
+        self.network: NetworkPlan | None = None
         self.helpers: list[HelperProcess] = []
         """end with the container"""
         self._ended = watch_end(process, self._on_end)
@@ -136,6 +139,18 @@ class ContainerProcess:
         if self.has_ended:
             return []
         return await asyncio.to_thread(tree_listening_ports, self._process.pid)
+
+    @contextlib.asynccontextmanager
+    async def reach(self, port: int) -> AsyncIterator[str]:
+        if self.network is None or self.network.handoff is None:
+            yield f"tcp:127.0.0.1:{port}"
+            return
+        path = self.network.handoff.with_suffix(f".{port}")
+        handoff = await open_handoff(self.pid, path, self._orphans, port=port)
+        try:
+            yield handoff.address
+        finally:
+            await handoff.close()
 
     def note(self, message: str) -> None:
         self._log.add(f"sagehen: {message}")
@@ -225,6 +240,7 @@ class ProcessLauncher:
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
             on_failure.callback(container.kill)
             if plan.network is not None:
+                container.network = plan.network
                 # A container that has already ended is for those who wait for it.
                 with contextlib.suppress(ProcessLookupError):
                     await serve_network(
