@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.artifacts.fetch import StoredObject
 from sagehen.agent.changes import Changes
+from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.instances.container_plan import ContainerPaths
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
@@ -25,6 +26,7 @@ from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
+from sagehen.frame.gpus import GpuList
 from sagehen.frame.s3_locations import Location
 from sagehen.services.s3.storage import ObjectStore
 from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
@@ -105,6 +107,7 @@ class Agent:
         clock: Clock,
         *,
         launcher: Launcher | None = None,
+        gpus: GpuPool | None = None,
         pace: Pace | None = None,
         networks: NetworkSupport = NO_NETWORKS,
     ) -> None:
@@ -121,6 +124,7 @@ class Agent:
             artifacts=artifacts,
             launcher=launcher or ProcessLauncher(),
             clock=clock,
+            gpus=gpus or GpuPool(settings, clock),
             pace=pace or Pace(),
             networks=networks,
         )
@@ -132,6 +136,7 @@ class Agent:
                 launcher=self._node.launcher,
                 clock=clock,
                 networks=self._node.networks,
+                gpus=self._node.gpus,
             )
         )
         self._instances: dict[str, Instance] = {}
@@ -143,6 +148,7 @@ class Agent:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         await asyncio.to_thread(clear_leftovers, self._node.home)
         await asyncio.to_thread(self._node.artifacts.open)
+        self._node.gpus.start()
         await self.jobs.start()
 
     async def stop(self) -> None:
@@ -153,6 +159,10 @@ class Agent:
             self.jobs.close(), *(instance.stop() for instance in self._instances.values())
         )
         await asyncio.gather(*self._stops)
+        await self._node.gpus.close()
+
+    def list_gpus(self) -> GpuList:
+        return self._node.gpus.report()
 
     def list_instances(self) -> InstanceList:
         reports = tuple(instance.report for instance in self._instances.values())

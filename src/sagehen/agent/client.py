@@ -16,6 +16,7 @@ from sagehen.agent.messages import (
 )
 from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
 from sagehen.frame.container_specs import InstanceSpec
+from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 from sagehen.http1.call import LocalAnswer, call_once
 
@@ -95,6 +96,9 @@ class AgentClient:
 
     async def metrics(self) -> list[Sample]:
         return self._decode(await self._request("GET", "/metrics"), list[Sample])
+
+    async def gpus(self) -> GpuList:
+        return self._decode(await self._request("GET", "/gpus"), GpuList)
 
     async def check_health(self) -> None:
         self._check(await self._request("GET", "/health"))

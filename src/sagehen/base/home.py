@@ -154,6 +154,11 @@ class Home:
         return (*private, *(self.path / name for name in names))
 
     @property
+    def own(self) -> tuple[Path, ...]:
+        """Everything that Sagehen keeps in the home, which may also hold the user's own files."""
+        return (*self.hidden, *self.folders, self.clients, self.path / RESTORING)
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         return (
             self.objects,

@@ -13,12 +13,14 @@ from urllib.parse import urlsplit
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
+from sagehen.agent.launchers.container_view import container_view
 from sagehen.agent.launchers.handoff import CONTAINER_PORT
 from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
 from sagehen.agent.launchers.own_network import NetworkSupport
 from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec
+from sagehen.frame.gpus import WHOLE, read_fraction
 from sagehen.frame.images import Launch
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ __all__ = [
     "Ports",
     "choose_address",
     "choose_port",
-    "hidden_paths",
+    "fraction_variables",
     "plan_launch",
     "plan_network",
     "refuse_isolation",
@@ -133,7 +135,8 @@ class ContainerPaths:
     @property
     def socket(self) -> Path:
         suffix = "" if self.number == 1 else f"-{self.number}"
-        return self.home.run / f"{self.spec.instance_id}{suffix}.sock"
+        # In a folder of its own: the container sees nothing else of `run`.
+        return self.home.run / f"{self.spec.instance_id}{suffix}" / "http.sock"
 
     @property
     def log(self) -> Path:
@@ -184,6 +187,8 @@ def server_port(home: Home, settings: "Settings") -> int:
 def choose_address(
     paths: ContainerPaths, launch: Launch, ports: PortRange, network: NetworkPlan | None = None
 ) -> str:
+    if launch.adapter is not None or network is not None:
+        paths.socket.parent.mkdir(mode=0o700, exist_ok=True)
     if launch.adapter is not None:
         paths.socket.unlink(missing_ok=True)
         return f"unix:{paths.socket}"
@@ -222,15 +227,10 @@ def plan_launch(
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(paths.spec.instance_type, settings),
         base=paths.base,
-        hidden=hidden_paths(paths.home, settings) if paths.container.network_isolation else (),
+        own_folder=paths.folder,
+        view=container_view(paths.home, settings, paths.folder, paths.socket.parent),
         network=network,
     )
-
-
-def hidden_paths(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    """Paths that containers with network isolation must not see."""
-    file = settings.config
-    return (*home.hidden, file) if file is not None and file.parent == home.path else home.hidden
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,6 +272,18 @@ def _user_command(paths: ContainerPaths, command: tuple[str, ...], address: str)
     )
 
 
+def fraction_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the frameworks' own variables for a share of a GPU's memory. PyTorch has none: our
+    model server calls its function. Raises Invalid."""
+    fraction = read_fraction(environment)
+    if fraction is None or fraction == WHOLE:
+        return {}
+    return {
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # TensorFlow takes all memory otherwise
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{float(fraction):g}",  # JAX: 0.75 otherwise
+    }
+
+
 def _installer_variables(paths: ContainerPaths) -> dict[str, str]:
     # Only the installer knows why it was slow, so it must give up first.
     seconds = max(1, int(paths.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
@@ -294,6 +306,7 @@ def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
         "AWS_REGION": settings.region,
         "AWS_DEFAULT_REGION": settings.region,
         "SAGEMAKER_REGION": settings.region,
+        **fraction_variables(container.environment),
     }
     fixed = {
         BASE_MARK: str(paths.base),

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sagehen.agent.errors import CannotStart, ContainerUnhealthy
 from sagehen.agent.instances.container_plan import (
@@ -107,6 +107,7 @@ class RunningContainer:
         await asyncio.wait({self.exited}, timeout=KILL_SECONDS)
         with contextlib.suppress(OSError):
             self.paths.socket.unlink(missing_ok=True)
+            self.paths.socket.parent.rmdir()
 
     async def describe_ports(self) -> str:
         """Says where the container listens if not on its own port; else ""."""
@@ -147,8 +148,13 @@ def _listens_elsewhere(port: int, required: int) -> str:
     )
 
 
-async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer:
+async def start_container(
+    paths: ContainerPaths, node: Node, gpus: tuple[str, ...] | None = None
+) -> RunningContainer:
     """The container's folder must exist.
+
+    Args:
+        gpus: as in LaunchPlan.
 
     Raises:
         CannotStart: the image is unknown, or its command cannot be run.
@@ -162,7 +168,7 @@ async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer
         network = plan_network(paths, launch, node.networks, node.settings)
         address = choose_address(paths, launch, ports, network)
         plan = plan_launch(paths, launch, address, ports, node.settings, network)
-        process = await node.launcher.start(plan)
+        process = await node.launcher.start(replace(plan, gpus=gpus))
         on_failure.pop_all()
     exited = asyncio.create_task(process.wait())
     exited.add_done_callback(lambda _: node.ports.release(ports))

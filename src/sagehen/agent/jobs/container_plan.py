@@ -5,12 +5,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagehen.agent.instances.container_plan import SYSTEM_PATH, hidden_paths
+from sagehen.agent.instances.container_plan import SYSTEM_PATH, fraction_variables
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
 from sagehen.agent.jobs.failures import JobFailed
 from sagehen.agent.jobs.host_folders import FIRST_HOST, HostPaths
 from sagehen.agent.jobs.network import SHARED_ADDRESS
+from sagehen.agent.launchers.container_view import container_view
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.base.address import client_url
 from sagehen.base.credentials import load_credentials
@@ -29,13 +30,18 @@ PROGRAM = "sagemaker_program"
 
 
 def plan_job_launch(
-    paths: HostPaths, settings: "Settings", base: Path, master_port: int
+    paths: HostPaths,
+    settings: "Settings",
+    base: Path,
+    master_port: int,
+    gpus: tuple[str, ...] | None = None,
 ) -> LaunchPlan:
     """Reads two small files.
 
     Args:
         base: the container's path of `place.base`.
         master_port: for the first host.
+        gpus: as in LaunchPlan.
 
     Raises:
         JobFailed: no program is named.
@@ -54,7 +60,9 @@ def plan_job_launch(
         limits=choose_limits(spec.instance_type, settings),
         base=paths.base,
         hosts=paths.hosts,
-        hidden=_hidden(paths.home, settings) if spec.network_isolation else (),
+        gpus=gpus,
+        own_folder=paths.folder,
+        view=container_view(paths.home, settings, paths.folder),
     )
 
 
@@ -75,11 +83,6 @@ def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], P
             *spec.arguments,
         ), paths.code
     raise JobFailed(_no_program(spec))
-
-
-def _hidden(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    # The server's sockets need no keys.
-    return (*hidden_paths(home, settings), home.run)
 
 
 def _no_program(spec: JobSpec) -> str:
@@ -110,6 +113,7 @@ def _environment(
         "MASTER_ADDR": SHARED_ADDRESS if base == paths.base else FIRST_HOST,
         "MASTER_PORT": str(master_port),
         **pip_variables(),
+        **fraction_variables(spec.environment),
         **({} if spec.network_isolation else _access(paths.home, settings)),
     }
     fixed = {

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sagehen.agent.errors import CannotStart
+from sagehen.agent.gpus.pool import GpuShare
 from sagehen.agent.instances.container_plan import refuse_isolation
 from sagehen.agent.instances.limits import Utilization
 from sagehen.agent.jobs.container_plan import plan_job_launch
@@ -40,6 +41,8 @@ class JobHost:
     exited: asyncio.Task[int]
 
     utilization: Utilization
+    gpus: GpuShare | None = None
+    """of all hosts"""
 
     @property
     def status(self) -> int | None:
@@ -49,6 +52,8 @@ class JobHost:
         memory = await self.process.memory_bytes()
         seconds = await self.process.cpu_seconds()
         utilization = await asyncio.to_thread(self.utilization.read, memory, seconds)
+        if self.gpus is not None:
+            utilization |= self.gpus.utilization(self.paths.number - 1)
         job = self.paths.spec.job_name
         return [
             JobSample(name=name, job=job, host=self.paths.host, value=value)
@@ -90,8 +95,11 @@ class JobHosts:
     def failed(self) -> JobHost | None:
         return next((host for host in self._hosts if host.status), None)
 
-    async def start(self) -> None:
+    async def start(self, gpus: GpuShare | None = None) -> None:
         """Starts all containers; on errors the caller ends those that were started.
+
+        Args:
+            gpus: of all hosts; None: each sees what the machine has.
 
         Raises:
             JobFailed: no program is named, or it cannot be run.
@@ -101,14 +109,15 @@ class JobHosts:
         hosts_file = self._network.hosts_file([paths.host for paths in self._paths])
         for paths in self._paths:
             paths.hosts.write_text(hosts_file)
-            await self._start(paths, self._network)
+            await self._start(paths, self._network, gpus)
             if self.failed is not None:
                 return
 
-    async def _start(self, paths: HostPaths, network: JobNetwork) -> None:
+    async def _start(self, paths: HostPaths, network: JobNetwork, gpus: GpuShare | None) -> None:
         launcher = self._context.launcher
         base = launcher.container_base(paths.base)
-        plan = plan_job_launch(paths, self._context.settings, base, network.master_port)
+        visible = None if gpus is None else gpus.hosts[paths.number - 1]
+        plan = plan_job_launch(paths, self._context.settings, base, network.master_port, visible)
         plan = replace(plan, listener=self._metrics.lines(), network=self._own_network(paths))
         try:
             process = await launcher.start(plan)
@@ -116,7 +125,7 @@ class JobHosts:
             raise JobFailed(cannot_run(str(error))) from error
         utilization = Utilization(plan.limits, paths.home.path, self._context.clock)
         exited = asyncio.create_task(process.wait())
-        self._hosts.append(JobHost(paths, process, exited, utilization))
+        self._hosts.append(JobHost(paths, process, exited, utilization, gpus))
 
     def _own_network(self, paths: HostPaths) -> NetworkPlan | None:
         """The network of an isolated job, which its hosts share. Raises JobFailed."""

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from sagehen.agent.launchers.orphans import Orphans
 
-__all__ = ["HelperProcess", "start_helper"]
+__all__ = ["HelperProcess", "read_report", "start_helper"]
 
 log = logging.getLogger(__name__)
 
 START_SECONDS = 30.0
-READ_BYTES = 64
+READ_BYTES = 256
 
 
 class HelperProcess:
@@ -77,9 +77,10 @@ async def start_helper(
         raise
     finally:
         os.close(report_end)
+    failure = bytearray()
     try:
         async with asyncio.timeout(START_SECONDS):
-            failure = await _read_all(report)
+            await read_report(report, failure)
     except BaseException:
         await helper.close()
         raise
@@ -103,14 +104,15 @@ def _run(
     )
 
 
-async def _read_all(descriptor: int) -> bytes:
+async def read_report(descriptor: int, text: bytearray) -> None:
+    """Reads in the event loop: all threads may wait for a slow store."""
     loop = asyncio.get_running_loop()
-    parts: list[bytes] = []
     ended = loop.create_future()
 
     def read() -> None:
-        parts.append(os.read(descriptor, READ_BYTES))
-        if not parts[-1] and not ended.done():
+        part = os.read(descriptor, READ_BYTES)
+        text.extend(part)
+        if not part and not ended.done():
             ended.set_result(None)
 
     loop.add_reader(descriptor, read)
@@ -119,4 +121,3 @@ async def _read_all(descriptor: int) -> bytes:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-    return b"".join(parts)

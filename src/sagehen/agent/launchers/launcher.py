@@ -8,7 +8,23 @@ from typing import Protocol
 
 from sagehen.agent.instances.limits import NO_LIMITS, LimitHits, Limits
 
-__all__ = ["LaunchPlan", "Launcher", "NetworkPlan", "Process"]
+__all__ = ["NO_VIEW", "LaunchPlan", "Launcher", "NetworkPlan", "Process", "View"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """Paths of the machine that a container sees or not, beside those of `LaunchPlan`. None need
+    exist."""
+
+    hidden: tuple[Path, ...] = ()
+    """not there; all in one folder, which becomes read-only"""
+    emptied: tuple[Path, ...] = ()
+    """folders that are empty"""
+    shown: tuple[Path, ...] = ()
+    """seen though they lie in a hidden, emptied or private folder"""
+
+
+NO_VIEW = View()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +60,17 @@ class LaunchPlan:
     listener: Callable[[bytes], None] | None = None
     """called in a thread with all output, and b"" at the end"""
     base: Path | None = None
-    """mounted at /opt/ml where possible"""
+    """mounted at /opt/ml where possible; the paths below need that"""
     hosts: Path | None = None
-    """mounted at /etc/hosts, if `base` is mounted"""
-    hidden: tuple[Path, ...] = ()
-    """hidden if `base` is mounted; all in one folder, which becomes read-only; need not exist"""
+    """mounted at /etc/hosts"""
+    own_folder: Path | None = None
+    """the container's folder on this machine, where its /tmp, /var/tmp and /run lie"""
+    view: View = NO_VIEW
     network: NetworkPlan | None = None
     """None: the machine's"""
+    gpus: tuple[str, ...] | None = None
+    """ids of the GPUs that the container sees: nvidia-smi's indices, or UUIDs of MIG devices;
+    None: whatever the machine has"""
 
 
 class Process(Protocol):

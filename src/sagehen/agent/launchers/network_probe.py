@@ -54,5 +54,4 @@ async def _try(network: NetworkPlan, folder: Path, orphans: Orphans) -> str | No
         except OSError as error:
             return error.strerror or str(error)
         process.wait()
-        orphans.forget(process.pid)
     return None

@@ -25,6 +25,7 @@ from sagehen.app.api.status import (
 )
 from sagehen.base.errors import Invalid, SagehenError, StateError
 from sagehen.base.settings.inference_service import InferenceServiceSettings
+from sagehen.frame.gpus import GpuList
 from sagehen.frame.own_paths.access import OwnSite
 from sagehen.frame.own_paths.routes import json_answer, whole_body
 from sagehen.services.monitoring.prometheus.exposition import (
@@ -60,6 +61,8 @@ class ObservedAgent(Protocol):
     async def check_health(self) -> None: ...
 
     async def metrics(self) -> Sequence[InstanceSample]: ...
+
+    async def gpus(self) -> GpuList: ...
 
 
 MeasureOthers = Callable[[Container[str]], Measured]
@@ -118,7 +121,10 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         server = {"version": __version__, "state": self._database.damage or "ok"}
-        return json_answer({**server, **describe_status(await self._observe())})
+        snapshot, gpus = await asyncio.gather(self._observe(), self._gpus())
+        return json_answer(
+            {**server, **describe_status(snapshot), "gpus": msgspec.to_builtins(gpus)}
+        )
 
     async def take_report(self, request: Request) -> Response:
         try:
@@ -159,6 +165,13 @@ class OwnPaths:
             jobs=jobs,
             services=services,
         )
+
+    async def _gpus(self) -> GpuList:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                return await self._agent.gpus()
+        except (SagehenError, TimeoutError):
+            return GpuList()
 
     async def _samples(self) -> Sequence[InstanceSample]:
         try:

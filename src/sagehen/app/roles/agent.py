@@ -2,13 +2,17 @@
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
+from sagehen.agent.gpus.driver import NvidiaSmi
+from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.launchers.cgroups import open_cgroups
-from sagehen.agent.launchers.mounts import can_mount
 from sagehen.agent.launchers.network_probe import find_network_support
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
+from sagehen.agent.launchers.wall_probe import find_walls
+from sagehen.agent.launchers.walls import desired_walls
 from sagehen.app.roles.common import Start, run, serve_on, start_role
 from sagehen.base.clock import SYSTEM
+from sagehen.base.user_environment import cuda_devices
 from sagehen.services.s3.storage.opening import LateObjectStore
 
 __all__: list[str] = []
@@ -19,8 +23,11 @@ async def _main(start: Start) -> None:
     cgroups = open_cgroups(start.home.path) if start.settings.cgroups else None
     orphans = Orphans()
     orphans.adopt()
-    mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
-    launcher = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
+    desired = desired_walls(start.settings)
+    missing = await find_walls(desired, start.home.path, orphans)
+    walls = desired - missing.keys()
+    launcher = ProcessLauncher(cgroups, orphans, walls=walls, umask=start.umask)
+    gpus = GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices())
     networks = await find_network_support(start.home.path, orphans)
     agent = Agent(
         start.settings,
@@ -28,6 +35,7 @@ async def _main(start: Start) -> None:
         objects.as_store(),
         SYSTEM,
         launcher=launcher,
+        gpus=gpus,
         networks=networks,
     )
     await agent.start()

@@ -17,11 +17,13 @@ from sagehen.agent.launchers import own_network
 from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
 from sagehen.agent.launchers.own_network import find_nameservers
 from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
+from sagehen.agent.launchers.walls import NO_WALLS, Wall, Walls
 from sagehen.base.errors import Unavailable
 from sagehen.http1.call import call_once
 from support.fixtures.gateway import eventually
 from support.namespaces import may_unshare_network
 
+ALL_WALLS = frozenset(Wall)
 ISOLATED = NetworkPlan(outgoing=False)
 
 TRYING = """
@@ -199,12 +201,12 @@ async def test_one_that_ends_at_once_is_no_failure_to_start(short_path: Path) ->
 
 
 @may_unshare_network
-@pytest.mark.parametrize("mounts", [True, False])
+@pytest.mark.parametrize("walls", [ALL_WALLS, NO_WALLS])
 async def test_hosts_of_a_job_share_a_network_that_is_not_the_machines(
-    tmp_path: Path, mounts: bool
+    tmp_path: Path, walls: Walls
 ) -> None:
     (tmp_path / "ml").mkdir()
-    launcher = ProcessLauncher(mounts=mounts)
+    launcher = ProcessLauncher(walls=walls)
     waits = replace(plan(tmp_path, ISOLATED, "sleep", "1000"), base=tmp_path / "ml")
     first = await launcher.start(waits)
     shared = replace(ISOLATED, shared_with=first.pid)
@@ -227,7 +229,7 @@ async def test_it_may_have_its_own_folder_too(tmp_path: Path) -> None:
     given = replace(
         plan(tmp_path, ISOLATED, "sh", "-c", "echo 1 > /opt/ml/out"), base=tmp_path / "ml"
     )
-    process = await ProcessLauncher(mounts=True).start(given)
+    process = await ProcessLauncher(walls=ALL_WALLS).start(given)
     assert await process.wait() == 0, process.last_lines()
     assert (tmp_path / "ml" / "out").exists()
 
