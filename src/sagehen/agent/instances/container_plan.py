@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
-from sagehen.agent.launchers.launcher import LaunchPlan
+from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan
 from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec
@@ -21,7 +21,15 @@ from sagehen.frame.images import Launch
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["ContainerPaths", "PortRange", "Ports", "choose_address", "hidden_paths", "plan_launch"]
+__all__ = [
+    "ContainerPaths",
+    "PortRange",
+    "Ports",
+    "choose_address",
+    "hidden_paths",
+    "plan_image",
+    "plan_launch",
+]
 
 FIRST, LAST = 12_000, 31_999
 """below the kernel's ephemeral ports"""
@@ -158,6 +166,39 @@ def plan_launch(
     )
 
 
+def plan_image(paths: ContainerPaths, settings: "Settings") -> LaunchPlan:
+    """Plans a container of the image itself, which has nothing of this machine's."""
+    container, spec = paths.container, paths.spec
+    environment = {**_regions(settings), **_chosen(container)}
+    if container.multi_model:
+        environment["SAGEMAKER_MULTI_MODEL"] = "true"
+    return LaunchPlan(
+        instance_id=spec.instance_id,
+        name=container.hostname,
+        command=("serve",),
+        environment=environment,
+        folder=paths.folder,
+        log=paths.log,
+        log_bytes=settings.container_log_bytes,
+        limits=choose_limits(spec.instance_type, settings),
+        base=paths.base,
+        image=ImagePlan(
+            uri=container.image,
+            hostname=container.hostname,
+            serves=True,
+            number=paths.number,
+            containers=len(spec.containers),
+            multi_model=container.multi_model,
+            isolated=container.network_isolation,
+            labels={
+                "sagehen.endpoint": spec.endpoint_name,
+                "sagehen.variant": spec.variant_name,
+                "sagehen.instance": spec.instance_id,
+            },
+        ),
+    )
+
+
 def hidden_paths(home: Home, settings: "Settings") -> tuple[Path, ...]:
     """Paths that containers with network isolation must not see."""
     file = settings.config
@@ -222,17 +263,24 @@ def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         # The gateway must give up first.
         "SAGEMAKER_MODEL_SERVER_TIMEOUT": f"{settings.invocation_timeout_seconds + 1:g}",
-        "AWS_REGION": settings.region,
-        "AWS_DEFAULT_REGION": settings.region,
-        "SAGEMAKER_REGION": settings.region,
+        **_regions(settings),
     }
     fixed = {
         BASE_MARK: str(paths.base),
         "SAGEMAKER_BASE_DIR": str(paths.base),
         "SM_MODEL_DIR": str(paths.base / "model"),
     }
-    chosen = dict(container.environment)
-    chosen.pop("SAGEMAKER_MULTI_MODEL", None)  # the model's Mode decides
     if container.multi_model:
         fixed["SAGEMAKER_MULTI_MODEL"] = "true"
-    return suggested | chosen | fixed
+    return suggested | _chosen(container) | fixed
+
+
+def _regions(settings: "Settings") -> dict[str, str]:
+    names = ("AWS_REGION", "AWS_DEFAULT_REGION", "SAGEMAKER_REGION")
+    return dict.fromkeys(names, settings.region)
+
+
+def _chosen(container: ContainerSpec) -> dict[str, str]:
+    chosen = dict(container.environment)
+    chosen.pop("SAGEMAKER_MULTI_MODEL", None)  # the model's Mode decides
+    return chosen

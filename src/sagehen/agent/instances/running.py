@@ -5,11 +5,18 @@ import contextlib
 import re
 import signal
 from dataclasses import dataclass
+from pathlib import Path
 
 from sagehen.agent.errors import CannotStart
-from sagehen.agent.instances.container_plan import ContainerPaths, choose_address, plan_launch
+from sagehen.agent.instances.container_plan import (
+    ContainerPaths,
+    choose_address,
+    plan_image,
+    plan_launch,
+)
 from sagehen.agent.instances.failures import explain
 from sagehen.agent.launchers.launcher import Process
+from sagehen.agent.launchers.mounts import OPT_ML
 from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.agent.node import Node, Pace
 from sagehen.base.container_exits import WILL_NOT_LOAD
@@ -38,6 +45,8 @@ class RunningContainer:
     pace: Pace
     is_ours: bool = False
     """our model server runs in it"""
+    base: Path | None = None
+    """`paths.base` as the container sees it, if not by its path on this machine"""
     reported_slots: str | None = None
     """from the last `/ping`"""
 
@@ -94,7 +103,9 @@ class RunningContainer:
         listening = await self.process.listening_ports()
         if port in listening:
             return ""
-        hint = f"nothing listens on port {port} (SAGEMAKER_BIND_TO_PORT)"
+        # In an image, the port is SageMaker's own.
+        variable = " (SAGEMAKER_BIND_TO_PORT)" if self.process.address is None else ""
+        hint = f"nothing listens on port {port}{variable}"
         if listening:
             ports = ", ".join(map(str, listening))
             hint += f"; the container's processes listen on {ports}"
@@ -124,9 +135,16 @@ async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer
     Raises:
         CannotStart: the image is unknown, or its command cannot be run.
     """
-    launch = find_launch(paths.container.image, node.settings.images)
+    settings = node.settings
+    launch = find_launch(paths.container.image, settings.images, settings.launcher)
     if launch is None:
         raise CannotStart(f"the image {paths.container.image} is not known")
+    if launch.docker:
+        plan = plan_image(paths, node.settings)
+        process = await node.launcher.start(plan)
+        assert process.address is not None
+        exited = asyncio.create_task(process.wait())
+        return RunningContainer(paths, process.address, process, exited, node.pace, base=OPT_ML)
     ports = node.ports.take()
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(node.ports.release, ports)

@@ -1,13 +1,41 @@
 """The interface of launchers, which start containers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sagehen.agent.instances.limits import NO_LIMITS, LimitHits, Limits
 
-__all__ = ["LaunchPlan", "Launcher", "Process"]
+__all__ = ["ImagePlan", "LaunchPlan", "Launcher", "Process"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePlan:
+    """The image of a container that an engine runs; the plan's command is its argument."""
+
+    uri: str
+    """as given to SageMaker's API"""
+    hostname: str
+    entrypoint: tuple[str, ...] = ()
+    """empty: the image's own"""
+    serves: bool = False
+    """listens on a port"""
+    number: int = 1
+    """among the containers of its instance or job, from 1"""
+    containers: int = 1
+    """of its instance or job"""
+    multi_model: bool = False
+    isolated: bool = False
+    """without a network"""
+    peers: str | None = None
+    """the job whose other hosts the container reaches by their names"""
+    server_url: str | None = None
+    """this server as programs of this machine reach it; given to the container as it does"""
+    gpus: tuple[str, ...] = ()
+    """ids of the cards that the container gets"""
+    labels: dict[str, str] = field(default_factory=dict)
+    """say what the container is for"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +62,16 @@ class LaunchPlan:
     """mounted at /etc/hosts, if `base` is mounted"""
     hidden: tuple[Path, ...] = ()
     """hidden if `base` is mounted; all in one folder, which becomes read-only; need not exist"""
+    image: ImagePlan | None = None
+    """None: the command is a program of this machine"""
 
 
 class Process(Protocol):
     """A started container."""
+
+    @property
+    def address(self) -> str | None:
+        """Where the container serves, if its launcher has chosen that; None: as planned."""
 
     async def wait(self) -> int:
         """Returns the exit status, or minus the signal."""

@@ -3,6 +3,8 @@
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
 from sagehen.agent.launchers.cgroups import open_cgroups
+from sagehen.agent.launchers.choice import LauncherChoice
+from sagehen.agent.launchers.docker.launcher import DockerLauncher, uses_docker
 from sagehen.agent.launchers.mounts import can_mount
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
@@ -19,13 +21,24 @@ async def _main(start: Start) -> None:
     orphans = Orphans()
     orphans.adopt()
     mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
-    launcher = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
-    agent = Agent(start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher)
+    processes = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
+    images = DockerLauncher(start.settings, start.home)
+    if uses_docker(start.settings) or start.home.docker_id.exists():
+        await images.clear()
+    agent = Agent(
+        start.settings,
+        start.home,
+        objects.as_store(),
+        SYSTEM,
+        launcher=LauncherChoice(processes, images),
+        problems=images.problems if uses_docker(start.settings) else None,
+    )
     await agent.start()
     try:
         await serve_on(start.home.agent_socket, create_app(agent))
     finally:
         await agent.stop()
+        await images.close()
         objects.close()
         if cgroups is not None:
             cgroups.close()
