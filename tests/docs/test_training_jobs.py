@@ -33,7 +33,7 @@ def test_the_guide_s_code_runs(server: Server, monkeypatch: pytest.MonkeyPatch) 
         status = sagemaker.describe_training_job(TrainingJobName="totals")["TrainingJobStatus"]
         return status not in ("InProgress", "Stopping")
 
-    eventually(ended, 60)
+    eventually(ended)
     described = sagemaker.describe_training_job(TrainingJobName="totals")
     assert described["TrainingJobStatus"] == "Completed", described.get("FailureReason")
     model = s3.get_object(Bucket="my-bucket", Key="out/totals/output/model.tar.gz")

@@ -63,7 +63,7 @@ class Clients:
     """Threads that enqueue without a pause, from the start of the `with` block to its end."""
 
     def __init__(self, server) -> None:
-        together = {"read_timeout": 30, "max_pool_connections": CLIENTS}
+        together = {"read_timeout": 60, "max_pool_connections": CLIENTS}
         self._client = server.client("sagemaker-runtime", **together)
         self._s3 = server.client("s3", **together)
         self._numbers = itertools.count()
@@ -118,7 +118,7 @@ class Notices(threading.Thread):
 
     def __init__(self, server, queue_url: str) -> None:
         super().__init__()
-        self._client = server.client("sqs", read_timeout=30)
+        self._client = server.client("sqs", read_timeout=60)
         self._url = queue_url
         self._ending = threading.Event()
         self.ids: defaultdict[str, set[str]] = defaultdict(set)

@@ -23,20 +23,27 @@ from support.server import eventually
 LIMIT = 3
 KILLS = int(os.environ.get("INFERENCE_KILLS", "1"))
 REQUESTS = 6 * (KILLS + 1)
-JOB = ["sleep", "0.4"]
-"""Long enough for some to wait whenever control is killed."""
+JOB = "while [ ! -e {gate} ]; do sleep 0.05; done; sleep 0.4"
+"""Until control was killed for the first time, none ends, so that others ask while it is away."""
 TIMEOUT_SECONDS = 120 + 5 * KILLS
 AWAY = (HTTPException, OSError, ValueError)
 
 
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory):
+    return tmp_path_factory.mktemp("gate") / "open"
+
+
 @pytest.fixture(params=["sqlite", "postgresql"], scope="module")
-def server(request, make_server):
+def server(request, make_server, gate):
     with contextlib.ExitStack() as stack:
+        gate.unlink(missing_ok=True)
+        job = ["/bin/sh", "-c", JOB.format(gate=gate)]
         more = {}
         if request.param == "postgresql":
             more["database_url"] = stack.enter_context(running_postgres())
         started = make_server(
-            images=json.dumps({"model-*": JOB}),
+            images=json.dumps({"model-*": job}),
             inference_service__s3_bucket="results",
             inference_service__white_list="model-a,model-b",
             inference_service__limit=str(LIMIT),
@@ -54,7 +61,7 @@ def post(server, kind, idempotency_key):
     body = json.dumps({"type": kind}).encode()
     headers = {"idempotency-key": idempotency_key}
     with contextlib.suppress(*AWAY):
-        return ask(f"{server.url}/dev/inference", body, headers, timeout=30).json["status"]
+        return ask(f"{server.url}/dev/inference", body, headers, timeout=120).json["status"]
     return None
 
 
@@ -70,7 +77,7 @@ def insist(server, number):
     return lost
 
 
-def kill_control(server):
+def kill_control(server, gate):
     """Again and again, each time it has come back and has had a moment to work."""
     for _ in range(KILLS):
         before = server.pids().get("control")
@@ -78,6 +85,7 @@ def kill_control(server):
         os.kill(server.pids()["control"], signal.SIGKILL)
         eventually(lambda before=before: server.pids().get("control", before) != before)
         eventually(lambda: is_ready(server))
+        gate.touch()
 
 
 def is_ready(server):
@@ -130,7 +138,7 @@ def most_at_once(jobs):
 
 
 @pytest.mark.timeout(600)
-def test_while_control_is_killed_again_and_again(server):
+def test_while_control_is_killed_again_and_again(server, gate):
     sqs, sns = server.client("sqs"), server.client("sns")
     queue = sqs.create_queue(QueueName="ends")["QueueUrl"]
     arn = "arn:aws:sqs:us-east-1:000000000000:ends"
@@ -139,7 +147,7 @@ def test_while_control_is_killed_again_and_again(server):
 
     with ThreadPoolExecutor(REQUESTS) as pool:
         asking = [pool.submit(insist, server, number) for number in range(REQUESTS)]
-        kill_control(server)
+        kill_control(server, gate)
         assert sum(one.result() for one in asking), "control was killed while nobody asked"
 
     made = ended_jobs(server, "model-a")
@@ -150,7 +158,8 @@ def test_while_control_is_killed_again_and_again(server):
     assert post(server, "model-a", "afterwards") == 200
 
 
-def test_a_hundred_at_once(server):
+def test_a_hundred_at_once(server, gate):
+    gate.touch()
     with ThreadPoolExecutor(50) as pool:
         statuses = list(pool.map(lambda number: post(server, "model-b", f"r{number}"), range(100)))
     assert set(statuses) <= {200, 502}

@@ -94,7 +94,7 @@ class House:
                 "InstanceCount": 1,
                 "VolumeSizeInGB": 1,
             },
-            "StoppingCondition": {"MaxRuntimeInSeconds": 60},
+            "StoppingCondition": {"MaxRuntimeInSeconds": 1000},
         }
         with self.database.write() as connection:
             record = create_training_job_row(
@@ -260,7 +260,7 @@ def test_control_is_killed_at_every_step_of_a_job_that_completes(house, agent, w
 
 @pytest.mark.parametrize("what", CRASHES)
 def test_control_is_killed_at_every_step_of_a_job_that_is_stopped(house, agent, what):
-    for name in lives(house, "control", what, "exec sleep 60", stop=True):
+    for name in lives(house, "control", what, "exec sleep 1000", stop=True):
         assert house.statuses(name) == [*COMPLETED[:3], "Stopping", "Uploading", "Stopped"]
         assert house.told(name) == house.statuses(name)
         assert house.notices(name) == ["Stopped"]

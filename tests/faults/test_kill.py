@@ -207,7 +207,8 @@ def test_objects_are_whole_or_absent(killed, wait_until):
     finally:
         stop.set()
         writer.join()
-    kept = [o["Key"] for o in s3.list_objects_v2(Bucket="faults").get("Contents", [])]
+    pages = s3.get_paginator("list_objects_v2").paginate(Bucket="faults")
+    kept = [one["Key"] for page in pages for one in page.get("Contents", [])]
     assert set(answered) <= set(kept)
     for key in kept:
         body = s3.get_object(Bucket="faults", Key=key)["Body"].read()

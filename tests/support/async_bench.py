@@ -58,7 +58,7 @@ class Called:
     def has_ended(self) -> bool:
         return any(self.objects())
 
-    def output(self, timeout_seconds: float = 30) -> bytes:
+    def output(self, timeout_seconds: float = 120) -> bytes:
         """Of a request that succeeds."""
         eventually(lambda: self.has_ended, timeout_seconds)
         output, failure = self.objects()
@@ -66,7 +66,7 @@ class Called:
         body: bytes = output["Body"]
         return body
 
-    def failure(self, timeout_seconds: float = 30) -> str:
+    def failure(self, timeout_seconds: float = 120) -> str:
         """What the failure object says."""
         eventually(lambda: self.has_ended, timeout_seconds)
         output, failure = self.objects()

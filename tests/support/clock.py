@@ -62,7 +62,7 @@ class SteppedClock:
 
     async def sleeper(self, seconds: float) -> None:
         """Wait until somebody sleeps for just so long from now."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not any(isclose(until - self._monotonic, seconds) for until, _ in self._sleepers):
                 self._slept.clear()
                 await self._slept.wait()

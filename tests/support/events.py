@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from support.server import eventually
+
 __all__ = [
     "DETAIL",
     "PATTERN",
     "code_of",
     "entry",
+    "is_empty",
     "make_queue",
     "put",
     "put_targets",
@@ -42,14 +45,29 @@ def make_queue(sqs: Any) -> tuple[str, str]:
     return url, told["QueueArn"]
 
 
-def receive(sqs: Any, url: str, wait_seconds: int = 20) -> dict[str, Any] | None:
+def receive(sqs: Any, url: str) -> dict[str, Any]:
+    """The next message, once there is one."""
+    found: list[dict[str, Any]] = []
+
+    def has_come() -> bool:
+        found.extend(_receive(sqs, url, wait_seconds=20))
+        return bool(found)
+
+    eventually(has_come)
+    (message,) = found
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    return message
+
+
+def is_empty(sqs: Any, url: str) -> bool:
+    return not _receive(sqs, url, wait_seconds=0)
+
+
+def _receive(sqs: Any, url: str, wait_seconds: int) -> list[dict[str, Any]]:
     answer = sqs.receive_message(
         QueueUrl=url, WaitTimeSeconds=wait_seconds, MessageAttributeNames=["All"]
     )
-    for message in answer.get("Messages", []):
-        sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return dict(message)
-    return None
+    return list(answer.get("Messages", []))
 
 
 def entry(source: str, detail: Any = DETAIL, **more: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class JobsUnderTest:
 
     async def reports(self, until: Callable[[JobReport], Any], attempt: str = "j-1") -> JobReport:
         """The attempt's report, as soon as it is so."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             listed = self.jobs.list()
             while True:
                 found = {report.attempt_id: report for report in listed.jobs}.get(attempt)
@@ -48,6 +48,6 @@ class JobsUnderTest:
 
     async def is_gone(self, attempt: str = "j-1") -> None:
         listed = self.jobs.list()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while any(report.attempt_id == attempt for report in listed.jobs):
                 listed = await self.jobs.wait_for_change(listed.version, 30)

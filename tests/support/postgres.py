@@ -44,7 +44,7 @@ def running_postgres() -> Iterator[str]:
     def run(program: str, *arguments: str) -> None:
         command = [str(PG_CTL.with_name(program)), "-D", str(folder / "data"), *arguments]
         subprocess.run(
-            command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60
+            command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=250
         )
 
     run("initdb", "-U", "sagehen", "-A", "trust", "--no-sync")

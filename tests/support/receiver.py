@@ -78,7 +78,7 @@ class Receiver:
         return [post for post in found if not kind or post.kind == kind]
 
     def wait_for(
-        self, path: str, kind: str = "", count: int = 1, seconds: float = 60
+        self, path: str, kind: str = "", count: int = 1, seconds: float = 120
     ) -> list[Post]:
         """The same, once there are `count`."""
         eventually(lambda: len(self.at(path, kind)) >= count, seconds)

@@ -34,7 +34,7 @@ def error_of(call) -> dict:
 
 def raw(server, method: str, path: str, headers: dict, body: bytes = b"") -> tuple[int, bytes]:
     address = urllib.parse.urlsplit(server.url)
-    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=120)
     try:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
@@ -170,7 +170,7 @@ def test_body_over_the_limit(server, deploy):
 )
 def test_what_is_not_http_is_refused_and_hurts_nobody(server, junk):
     address = urllib.parse.urlsplit(server.url)
-    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=120) as connection:
         connection.sendall(junk)
         answer = connection.recv(65536)
     assert answer == b"" or b" 400 " in answer.split(b"\r\n")[0]
@@ -179,7 +179,7 @@ def test_what_is_not_http_is_refused_and_hurts_nobody(server, junk):
 
 def test_endless_headers_are_refused(server):
     address = urllib.parse.urlsplit(server.url)
-    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=120) as connection:
         try:
             connection.sendall(b"GET / HTTP/1.1\r\n" + b"X-A: " + b"a" * 2_000_000)
             answer = connection.recv(65536)

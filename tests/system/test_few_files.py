@@ -68,7 +68,7 @@ def test_health_is_told_while_all_connections_are_at_work(cramped):
     host = cramped.url.removeprefix("http://")
     with ExitStack() as stack:
         for _ in range(40):
-            begun = HTTPConnection(host, timeout=30)
+            begun = HTTPConnection(host, timeout=120)
             stack.callback(begun.close)
             begun.putrequest("PUT", "/crowd/large")
             begun.putheader("Content-Length", "1000")

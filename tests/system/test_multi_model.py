@@ -112,7 +112,8 @@ def test_without_cache_a_model_leaves_memory_and_disk_after_each_use(deploy, man
     for times in (1, 2, 3):
         assert call(deploy, "once", "one.tar.gz") == "[7.0]"
         wait_until(lambda times=times: metric(deploy, "once", unloads) == times)
-        wait_until(lambda: artifacts(deploy) == before)
+        # Others, of endpoints that were deleted, may go meanwhile.
+        wait_until(lambda: artifacts(deploy) <= before)
     assert metric(deploy, "once", "sagehen_loaded_model_count") == 0
     assert metric(deploy, "once", "sagehen_model_downloading_time_microseconds_count") == 3
 

@@ -21,7 +21,7 @@ def asked(server, deploy):
 
 def figures(server):
     """Values of the metrics by what stands before them."""
-    with urllib.request.urlopen(f"{server.url}/_sagehen/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"{server.url}/_sagehen/metrics", timeout=120) as answer:
         lines = answer.read().decode().splitlines()
     return {
         name: float(value)

@@ -11,7 +11,7 @@ from sagehen.base.errors import Unavailable
 __all__ = ["EXTRAS", "missing_library", "pip_install", "require_library"]
 
 EXTRAS: Final = {
-    "xgboost": ("xgboost-cpu>=2.1",),
+    "xgboost": ("xgboost-cpu>=3.0.5,<3.1",),
     "sklearn": ("scikit-learn>=1.5",),
     "lightgbm": ("lightgbm>=4.3", "scikit-learn>=1.5"),
     "onnx": ("onnxruntime>=1.18",),
@@ -20,7 +20,7 @@ EXTRAS: Final = {
     "huggingface": ("torch>=2.4", "transformers>=4.57"),
     "docker": ("docker>=7.1",),
     "postgres": ("psycopg[binary]>=3.2",),
-    "demo": ("scikit-learn>=1.5", "xgboost-cpu>=2.1"),
+    "demo": ("scikit-learn>=1.5", "xgboost-cpu>=3.0.5,<3.1"),
 }
 """by extra; a test compares them with pyproject.toml"""
 

@@ -51,7 +51,7 @@ async def call_once(
     """Uses a new connection.
 
     Args:
-        address: `unix:/path` or `tcp:host:port`.
+        address: as of `Pool`.
         body: JSON or empty.
 
     Raises:

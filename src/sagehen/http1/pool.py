@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from sagehen.base.clock import Clock
 from sagehen.http1.client import ClientConnection
+from sagehen.http1.handoff import receive_socket
 
 __all__ = ["Pool", "Waiter", "open_connection"]
 
@@ -37,7 +39,7 @@ class Waiter(Protocol):
 
 
 class Pool:
-    """Connections to one `address`: `unix:/path` or `tcp:host:port`."""
+    """Connections to one `address`: `unix:/path`, `tcp:host:port` or `handoff:/path`."""
 
     def __init__(self, address: str, clock: Clock) -> None:
         self._address = address
@@ -159,9 +161,22 @@ async def open_connection(
         return tcp
     for _ in range(_BACKLOG_FULL_TRIES):
         try:
+            if kind == "handoff":
+                return await _adopt(await receive_socket(target), make)
             _, unix = await loop.create_unix_connection(make, target)
             return unix
         except BlockingIOError:
             # A Unix socket fails at once when the backlog is full.
             await clock.sleep(_BACKLOG_FULL_DELAY_SECONDS)
     raise ConnectionRefusedError
+
+
+async def _adopt(
+    connected: socket.socket, make: Callable[[], ClientConnection]
+) -> ClientConnection:
+    try:
+        _, connection = await asyncio.get_running_loop().create_connection(make, sock=connected)
+    except BaseException:
+        connected.close()
+        raise
+    return connection

@@ -105,7 +105,7 @@ def promised(aws):
         aws.client("s3").put_object(Bucket=BUCKET, Key=key, Body=b"")
     for thread in threading.enumerate():
         if "(check_" in thread.name:
-            thread.join(30)
+            thread.join(120)
 
 
 def notice(aws, queue, inference_id):

@@ -284,7 +284,7 @@ def test_a_job_is_stopped_and_what_it_wrote_is_kept(sdk, session, source, usual,
     estimator.fit(wait=False)
     job = estimator.latest_training_job
     log = aws.home / "logs" / "training-jobs" / job.name / "algo-1.log"
-    eventually(lambda: log.exists() and "running" in log.read_text(), 60)
+    eventually(lambda: log.exists() and "running" in log.read_text())
     job.stop()
     # The SDK takes Stopping for an end.
     waiter = session.sagemaker_client.get_waiter("training_job_completed_or_stopped")

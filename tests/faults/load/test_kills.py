@@ -71,9 +71,10 @@ class Caller(threading.Thread):
         connection = self._connection
         body = json.dumps(number).encode()
         headers = self._load.signed(body)
+        # Before the connection is looked at: it may end between that look and the request.
+        started = time.monotonic()
         self._connect()
         port = connection.sock.getsockname()[1]
-        started = time.monotonic()
         try:
             connection.request("POST", self._load.path, body, headers)
             answer = connection.getresponse()

@@ -58,7 +58,9 @@ class Load:
         self.errors = []
 
     def __enter__(self):
-        self._threads = [threading.Thread(target=self._run) for _ in range(CALLERS)]
+        # Clients may be used by any thread, but not made by several at once.
+        clients = [self._deploy.server.client("sagemaker-runtime") for _ in range(CALLERS)]
+        self._threads = [threading.Thread(target=self._run, args=(one,)) for one in clients]
         for thread in self._threads:
             thread.start()
         return self
@@ -68,8 +70,7 @@ class Load:
         for thread in self._threads:
             thread.join()
 
-    def _run(self):
-        client = self._deploy.server.client("sagemaker-runtime")
+    def _run(self, client):
         while not self._ending.is_set():
             number = next(self._numbers)
             try:

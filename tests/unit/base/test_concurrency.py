@@ -85,10 +85,10 @@ async def test_work_in_a_thread_ends_before_its_cancelled_caller() -> None:
 
     def work() -> None:
         begun.set()
-        ended.append(go_on.wait(30))
+        ended.append(go_on.wait(120))
 
     caller = asyncio.create_task(in_thread(work))
-    await asyncio.to_thread(begun.wait, 30)
+    await asyncio.to_thread(begun.wait, 120)
     caller.cancel()
     await asyncio.sleep(0)
     assert not caller.done()
@@ -111,7 +111,7 @@ async def test_another_thread_wakes_the_loop() -> None:
     assert not wake.is_set, "nobody waits yet"
     wake.begin()
     await asyncio.to_thread(wake.hint)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await wake.wait()
     wake.clear()
     assert not wake.is_set
@@ -121,7 +121,7 @@ async def test_a_rest_ends_with_the_wake() -> None:
     wake = Wake()
     wake.begin()
     wake.set()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await wake.rest(3600)
         await wake.rest(0)
 

@@ -28,7 +28,7 @@ class Watched:
         self.changes.put_nowait(said)
 
     async def next(self) -> dict[str, InstanceState] | None:
-        return await asyncio.wait_for(self.changes.get(), 30)
+        return await asyncio.wait_for(self.changes.get(), 120)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from sagehen.state.database import FairLock
 
 
 def test_who_waited_longest_is_next() -> None:
-    turns = FairLock(10)
+    turns = FairLock(120)
     got: list[int] = []
 
     def take(number: int) -> None:

@@ -85,7 +85,7 @@ async def test_who_is_cancelled_harms_nobody(database: Database) -> None:
 
     def first(_: Connection) -> None:
         begun.set()
-        go_on.wait(60)
+        go_on.wait(120)
 
     def insert(name: str) -> Callable[[Connection], object]:
         return lambda connection: rows.insert_bucket(connection, Bucket(name, 0))
@@ -118,7 +118,7 @@ def test_who_waits_for_each_other_is_done_again(postgres: Database) -> None:
             connection.execute(text(rows_of.format(names[0])))
             if names not in tries:
                 tries.append(names)
-                both.wait(60)
+                both.wait(120)
             connection.execute(text(rows_of.format(names[1])))
             return "done"
 

@@ -47,7 +47,7 @@ def test_twice_is_once(url: str) -> None:
 def test_processes_at_once(url: str) -> None:
     program = f"from sagehen.state.migrate import upgrade; upgrade({url!r})"
     running = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(3)]
-    assert [process.wait(60) for process in running] == [0, 0, 0]
+    assert [process.wait(250) for process in running] == [0, 0, 0]
 
 
 def test_a_newer_state_is_refused_and_left_alone(url: str) -> None:

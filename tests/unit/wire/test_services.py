@@ -17,7 +17,7 @@ def test_a_model_is_read_once_though_many_ask_at_once(monkeypatch):
         return description(name, protocol)
 
     def ask(_):
-        together.wait(60)
+        together.wait(120)
         return services.service("sts")
 
     services._model.cache_clear()

@@ -14,7 +14,7 @@ from sagehen.agent.launchers import become_container
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
 
-__all__ = ["kill_group", "spawn", "watch_end"]
+__all__ = ["kill_group", "read_report", "spawn", "watch_end"]
 
 START_SECONDS = 30.0
 """from fork to exec: more than a slow disk takes"""
@@ -57,7 +57,7 @@ async def spawn(
     orphans.expect(process.pid)
     try:
         async with asyncio.timeout(START_SECONDS):
-            failure = await _read_all(report)
+            failure = await read_report(report)
     except TimeoutError:
         _give_up(process, orphans)
         raise OSError(errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s") from None
@@ -130,7 +130,7 @@ def _hidden_argument(hidden: Sequence[Path]) -> str | None:
     return f"{hidden[0].parent}//{'/'.join(path.name for path in hidden)}" if hidden else None
 
 
-async def _read_all(descriptor: int) -> bytes:
+async def read_report(descriptor: int) -> bytes:
     """Reads in the event loop: all threads may wait for a slow store."""
     loop = asyncio.get_running_loop()
     parts: list[bytes] = []

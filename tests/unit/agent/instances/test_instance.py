@@ -385,7 +385,7 @@ async def test_what_the_container_says_anew_of_its_slots_is_told(
         said = node.home.path.parent / "slots"
         said.with_suffix(".new").write_text("16")
         said.with_suffix(".new").rename(said)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while watched.instance.report.slots != 16:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert watched.instance.report.state is InstanceState.IN_SERVICE

@@ -55,7 +55,7 @@ async def running(spec: InstanceSpec, node: Node) -> AsyncIterator[Instance]:
 
 
 async def reaches(instance: Instance, state: InstanceState) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while instance.report.state is not state:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -127,7 +127,7 @@ async def test_they_are_ended_one_after_the_other(node: Node, spec: Any) -> None
         found = processes(node)
         stopping = asyncio.create_task(instance.stop())
         control = node.home.path.parent
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not (control / "finishing").exists():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         second = instance.report.containers[1].address

@@ -24,7 +24,7 @@ def phases(report: JobReport) -> list[JobPhase]:
 async def printed(home: Home, text: str, job: str = "count") -> str:
     """The first host's log, once it holds `text`."""
     path = home.logs / "training-jobs" / job / "algo-1.log"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not path.exists() or text not in path.read_text():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return path.read_text()

@@ -66,7 +66,7 @@ async def test_no_attempt_ever_finds_half_a_file(
     jobs.jobs.put(spec)
     await jobs.trains()
     ever: set[str] = set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while len(ever) < 30 or not {"in-place", "moved"} <= ever:
             ever |= await asyncio.to_thread(check, objects)
             await jobs.turn()

@@ -118,11 +118,11 @@ def test_who_gets_away_from_its_session_is_ended_with_its_group(real: Cgroups) -
     group = real.make("i-1", "primary", LIMITS)
     script = f"echo $$ > {group.procs}; setsid sleep 1000 & setsid setsid sleep 1000 & wait"
     process = subprocess.Popen(["/bin/sh", "-c", script])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len(group.procs.read_text().split()) < 3:
         assert time.monotonic() < deadline
     group.kill()
-    assert process.wait(30) == -9
+    assert process.wait(120) == -9
     group.remove()
     assert not group.procs.exists()
 
@@ -131,11 +131,11 @@ def test_what_an_earlier_agent_left_is_cleared(real: Cgroups, tmp_path: Path) ->
     group = real.make("i-1", "primary", LIMITS)
     script = f"echo $$ > {group.procs}; exec sleep 1000"
     process = subprocess.Popen(["/bin/sh", "-c", script])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not group.procs.read_text():
         assert time.monotonic() < deadline
     assert open_cgroups(tmp_path) is not None
-    assert process.wait(30) == -9
+    assert process.wait(120) == -9
     assert not group.procs.exists()
 
 

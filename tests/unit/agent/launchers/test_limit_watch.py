@@ -93,7 +93,7 @@ async def test_the_largest_of_an_instance_is_ended_and_no_other(start: Start) ->
     watch.add("i-1", small, limits)
     watch.add("i-2", other, Limits(memory_bytes=2**40))
     watch.add("i-1", large, limits)
-    await asyncio.wait_for(large.ended.wait(), 30)
+    await asyncio.wait_for(large.ended.wait(), 120)
     assert large.excess is InstanceLimit.MEMORY
     assert (small.excess, other.excess) == (None, None)
     small.has_ended = other.has_ended = True
@@ -119,5 +119,5 @@ async def test_one_who_could_not_look_looks_again(
     monkeypatch.setattr(module, "measure", look_later)
     large = Container(start(40))
     LimitWatch(SYSTEM).add("i-1", large, Limits(memory_bytes=2**20))
-    await asyncio.wait_for(large.ended.wait(), 30)
+    await asyncio.wait_for(large.ended.wait(), 120)
     assert large.excess is InstanceLimit.MEMORY

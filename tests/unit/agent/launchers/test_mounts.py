@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +24,14 @@ from support.mounts import may_mount
 NOBODY = 65534
 
 
-def seen_outside() -> tuple[list[str], str]:
-    return sorted(os.listdir("/opt")), Path("/proc/self/mountinfo").read_text()
+def seen_outside(folder: Path) -> tuple[list[str], list[str]]:
+    """What is in /opt, and what is mounted there, at /etc/hosts, or from the test's folder; others
+    on this machine mount things too."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    places = ("/opt", "/etc/hosts", str(folder), folder.name)
+    return sorted(os.listdir("/opt")), [
+        line for line in mounts if any(one in line for one in places)
+    ]
 
 
 def plan(folder: Path, *command: str) -> LaunchPlan:
@@ -51,7 +58,7 @@ async def say(given: LaunchPlan) -> list[str]:
 
 @may_mount
 async def test_it_is_the_containers_own_folder(tmp_path: Path) -> None:
-    before = seen_outside()
+    before = seen_outside(tmp_path)
     elsewhere = tmp_path / "artifacts"
     elsewhere.mkdir()
     (elsewhere / "weights").write_text("in the cache")
@@ -63,7 +70,7 @@ async def test_it_is_the_containers_own_folder(tmp_path: Path) -> None:
     assert listed[:-1] == sorted({*before[0], "ml"})
     written = given.base / "out"
     assert (written.read_text(), written.stat().st_uid) == ("1\n", os.getuid())
-    assert before == seen_outside()
+    assert before == seen_outside(tmp_path)
 
 
 @may_mount
@@ -90,11 +97,11 @@ async def test_two_containers_have_two(tmp_path: Path) -> None:
 async def test_it_may_see_other_hosts_than_the_machine(tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("127.77.8.9 algo-1\n")
-    before = seen_outside()
+    before = seen_outside(tmp_path)
     given = plan(tmp_path, "sh", "-c", "cat /etc/hosts; getent hosts algo-1")
     said = await say(replace(given, hosts=hosts))
     assert (said[0], said[1].split()) == ("127.77.8.9 algo-1", ["127.77.8.9", "algo-1"])
-    assert before == seen_outside()
+    assert before == seen_outside(tmp_path)
 
 
 @may_mount
@@ -145,8 +152,8 @@ print(os.read(reader, 64).decode(), process.wait())
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
     # In a folder that others may reach, unlike tmp_path, and with an interpreter that they may.
-    base = Path(f"/tmp/sagehen-mounts-{os.getpid()}")
-    (base / "ml").mkdir(parents=True)
+    base = Path(tempfile.mkdtemp(prefix="sagehen-mounts-", dir="/tmp"))
+    (base / "ml").mkdir()
     (base / "hosts").write_text("127.77.0.1 algo-1\n")
     (base / "secret").write_text("secret")
     for path in (base, base / "ml"):

@@ -117,7 +117,7 @@ async def test_it_is_started_though_every_thread_waits(tmp_path: Path) -> None:
     loop.set_default_executor(ThreadPoolExecutor(1))
     waiting = loop.run_in_executor(None, go_on.wait)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             process = await ProcessLauncher().start(plan(tmp_path, "true"))
     finally:
         go_on.set()
@@ -194,7 +194,7 @@ def test_what_gets_away_from_its_container_is_ended_with_it(tmp_path: Path) -> N
     """In a session of its own, with another environment, its parent gone: without a cgroup."""
     command = [sys.executable, "-c", ORPHANS, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as agent:
-        output, _ = agent.communicate(timeout=60)
+        output, _ = agent.communicate(timeout=250)
     assert output == b"True\n"
 
 

@@ -57,7 +57,7 @@ def test_hidden_paths_are_one_argument() -> None:
 
 async def test_what_a_program_reports_is_read_to_its_end() -> None:
     reader, writer = os.pipe()
-    reading = asyncio.create_task(module._read_all(reader))
+    reading = asyncio.create_task(module.read_report(reader))
     for part in (b"13", b" mount"):
         os.write(writer, part)
         await asyncio.sleep(0)

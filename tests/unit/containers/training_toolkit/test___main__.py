@@ -95,7 +95,7 @@ def test_what_a_script_leaves_running_is_not_waited_for(job):
     with job.start() as process:
         left = int(process.stdout.readline())
         try:
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
         finally:
             os.kill(left, signal.SIGKILL)  # It holds the outputs open.
 
@@ -122,7 +122,7 @@ def test_sigterm_is_passed_on_and_its_work_is_waited_for(job, name):
     process = job.start()
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
     assert job.failure is None  # It did as it was told.
     if name == "train.py":
         assert process.returncode == 7

@@ -10,7 +10,7 @@ async def test_the_next_request_finds_what_the_one_before_it_held_free(house, va
     await house.start(max_queued_invocations=1)
     client = await house.connect()
     client.send(house.signed(b"1") + house.signed(b"2") + house.signed(b"3"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         assert [(await client.answer()).status for _ in range(3)] == [200, 200, 200]
 
 
@@ -26,7 +26,7 @@ async def test_a_request_that_cannot_be_handled_costs_the_one_before_it_no_slot(
     client = await house.connect()
     monkeypatch.setattr(house.gateway._context.sessions, "find", fail)
     client.send(house.signed(b"1") + house.signed(b"2", X_Amzn_SageMaker_Session_Id="one"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         assert (await client.answer()).status == 200
         assert await client.ended()
     assert house.outstanding() == 0
@@ -53,7 +53,7 @@ async def test_one_who_is_turned_away_leaves_the_table_whole(house, variant, eve
         Route(endpoint_name="price", variants=(variant(),)),
         Route(endpoint_name="zeal", variants=(variant(container, slots=8),)),
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         assert (await second.answer()).status == 503
         release.set()
         assert (await second.answer()).status == 200

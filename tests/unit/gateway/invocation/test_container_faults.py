@@ -99,7 +99,7 @@ class Dying:
 
     async def taken(self):
         """The next connection, once a request has come on it."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             connection, _ = await asyncio.get_running_loop().sock_accept(self.listener)
             await readable(connection)
         return connection

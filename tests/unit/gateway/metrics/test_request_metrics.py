@@ -135,7 +135,7 @@ async def test_what_cannot_be_written_in_time_is_dropped_and_told(eventually):
     go_on = threading.Event()
 
     def write(text):
-        go_on.wait(60)
+        go_on.wait(120)
         written.append(text)
 
     hits = no_hits()

@@ -38,7 +38,7 @@ async def test_a_shadow_that_does_not_read_holds_nobody_up(
     await shadowed(await house.raw(deaf, house.home.run / "deaf.sock"))
     await ours(house, bytes(8_000_000))
     await ours(house)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         await connected.wait()
     house.clock.advance(60)
     await eventually(is_idle)

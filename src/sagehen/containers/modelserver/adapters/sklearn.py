@@ -14,6 +14,7 @@ from sagehen.containers.modelserver.adapters.shared.model_file import (
     top_files,
     unpickled,
 )
+from sagehen.containers.modelserver.adapters.shared.saved_versions import watch_saved_versions
 from sagehen.containers.modelserver.contract import BatchModel
 from sagehen.containers.modelserver.environment import Environment
 
@@ -25,6 +26,7 @@ MODEL_FILES = ("model.joblib", "model.pkl", "model.pickle")
 def adapter(environment: Environment) -> "SklearnAdapter":
     """Raises Unavailable if scikit-learn is not installed."""
     require_library("sklearn", "scikit-learn", "sklearn")
+    watch_saved_versions()
     return SklearnAdapter(environment)
 
 

@@ -1,4 +1,4 @@
-import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -249,9 +249,9 @@ async def test_older_files_are_stored_before_newer_ones(
         return put(bucket, key, *rest)
 
     monkeypatch.setattr(objects, "put", noting)
-    for name in ("c", "a", "b"):
+    for second, name in enumerate("cab", 1_700_000_000):
         (running.folder / name).write_text(name)
-        await asyncio.sleep(0.01)  # The file system's clock has to go on.
+        os.utime(running.folder / name, (second, second))
     running.jobs.jobs.stop("j-1", StopRequest())
     await running.jobs.ends()
     assert order == ["c", "a", "b"]

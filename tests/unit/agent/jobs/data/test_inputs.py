@@ -307,14 +307,14 @@ async def test_a_job_can_be_stopped_while_the_store_hangs(
 
     def hang(*_: object) -> None:
         asked.set()
-        assert answers.wait(60)
+        assert answers.wait(120)
         raise Unavailable("It is away.")
 
     monkeypatch.setattr(jobs.around.objects, "list_page", hang)
     channels = (ChannelSpec(name="train", s3_uri="s3://bucket/t/"),)
     jobs.jobs.put(make_spec(TREE, channels=channels))
     try:
-        assert await asyncio.to_thread(asked.wait, 30)
+        assert await asyncio.to_thread(asked.wait, 120)
         jobs.jobs.stop("j-1", StopRequest())
         await clock.sleeper(transfers.HALT_SECONDS)
         clock.advance(transfers.HALT_SECONDS)

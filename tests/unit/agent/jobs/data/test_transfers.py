@@ -132,7 +132,7 @@ async def test_a_hanging_store_delays_the_end_for_a_moment_only(make) -> None:
 
     def hang() -> bool:
         loop.call_soon_threadsafe(begun.set)
-        return release.wait(30)
+        return release.wait(120)
 
     transfers = make(clock)
     hanging = asyncio.create_task(transfers.run(hang))

@@ -337,7 +337,7 @@ class Forgetful(Upper):
 @pytest.mark.parametrize("step", [0.0, 1.0], ids=["quick, inline", "slow, in a thread"])
 async def test_a_model_that_breaks_its_contract_is_an_error_and_holds_up_nobody(executor, step):
     batcher = Batcher(Forgetful(), executor, 10, clock=Ticks(step))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         assert await answers(batcher, "a") == [ModelAnswer(200, b"A")]
         got = await answers(batcher, "a", "b")
         assert [answer and answer.status for answer in got] == [500, 500]

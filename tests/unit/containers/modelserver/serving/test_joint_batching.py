@@ -108,7 +108,7 @@ async def test_a_model_is_drained_when_its_own_requests_are_answered(executor):
     world = World(executor)
     asked = request("x")
     world.runners["a"].submit(asked)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await world.runners["b"].drained()
         assert asked.answer is None
         await world.runners["a"].drained()

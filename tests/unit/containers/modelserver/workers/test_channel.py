@@ -41,7 +41,7 @@ class Worker:
     async def read(self, count: int) -> list[tuple[ToWorker, bytes]]:
         readable, loop, found = asyncio.Event(), asyncio.get_running_loop(), []
         loop.add_reader(self.socket, readable.set)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while len(found) < count:
                 await readable.wait()
                 readable.clear()

@@ -261,7 +261,7 @@ async def test_one_receiver_that_hangs_has_its_share_and_no_more(world: World) -
     world.answers["http://stuck:1/y"] = [released] * 9
     world.publish(*"12345")
     deliverer = world.deliverer(most_each=2)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while sum("well" in host for host, _ in world.posted) < 5:
             await deliverer.turn()
     assert sorted(one for host, one in world.posted if "well" in host) == list("12345")
@@ -280,7 +280,7 @@ async def test_a_path_that_hangs_leaves_room_for_the_others_of_its_host(world: W
     world.answers["http://app:1/stuck"] = [released] * 9
     world.publish(*"123456789")
     deliverer = world.deliverer(most_each=4)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while sum("well" in url for url, _ in world.posted) < 9:
             await deliverer.turn()
     assert sum("stuck" in url for url, _ in world.posted) == 3
@@ -352,7 +352,7 @@ async def test_a_hint_ends_the_rest(world: World, monkeypatch: pytest.MonkeyPatc
     deliverer = world.deliverer()
     world.database.listen("deliveries", deliverer.hint)
     running = asyncio.create_task(deliverer.run())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not deliverer._lease.is_ours:  # noqa: ASYNC110
             await asyncio.sleep(0)
     world.publish("1")

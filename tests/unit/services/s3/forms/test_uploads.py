@@ -44,7 +44,7 @@ def post(server: Any, bucket: str) -> Post:
             data=kept,
             files={"file": file},
             allow_redirects=False,
-            timeout=30,
+            timeout=120,
         )
 
     return send
@@ -380,7 +380,7 @@ class TestBodies:
     ) -> None:
         monkeypatch.setattr(forms, "FIELDS_SECONDS", 0.1)
         address = urlsplit(server.url)
-        with socket.create_connection((address.hostname, address.port), timeout=30) as client:
+        with socket.create_connection((address.hostname, address.port), timeout=120) as client:
             client.sendall(
                 f"POST /{bucket} HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n"
                 "Content-Type: multipart/form-data; boundary=b\r\n\r\n".encode()
@@ -422,8 +422,8 @@ def test_a_refused_form_leaves_the_connection_in_step(signer: Any, bucket: str) 
                 signed["url"],
                 data={**signed["fields"], "key": "other"},
                 files={"file": bytes(size)},
-                timeout=30,
+                timeout=120,
             )
             assert refused.status_code == 403
-        done = session.post(signed["url"], data=signed["fields"], files={"file": b"x"}, timeout=30)
+        done = session.post(signed["url"], data=signed["fields"], files={"file": b"x"}, timeout=120)
         assert done.status_code == 204

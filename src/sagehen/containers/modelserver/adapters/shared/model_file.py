@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sagehen.base.errors import SagehenError
+from sagehen.containers.modelserver.adapters.shared.saved_versions import other_version
 
 __all__ = ["ModelFileError", "load_file", "nested_hint", "one_file", "top_files", "unpickled"]
 
@@ -99,9 +100,16 @@ def load_file(load: Callable[[Path], T], path: Path) -> T:
 
 def unpickled(path: Path) -> Any:
     """Reads what joblib or pickle wrote. Raises ModelFileError or MemoryError."""
+    other_version()
     try:
         return load_file(_joblib if path.suffix == ".joblib" else _pickle, path)
     except ModelFileError as error:
+        if versions := other_version():
+            reason = str(error).partition("\n")[0].rstrip(".:")
+            raise ModelFileError(
+                f'{reason}. {versions}: train it again with that, or set image_versions = "match" '
+                "in sagehen.toml and use the image whose tag names the model's version."
+            ) from error.__cause__
         if hint := _pickle_hint(error.__cause__):
             raise ModelFileError(f"{str(error).rstrip('.')}. {hint}") from error.__cause__
         raise

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sagehen.base.errors import SagehenError
-from sagehen.base.extras import missing_library
+from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.base.extras import missing_library, pip_install
 from sagehen.containers.modelserver.serving.malloc_trim import join_freed_pieces
 
 __all__ = ["Booster", "BoosterError", "Library", "Scores", "average", "find_library", "vote"]
 
+_LEAST_FUNCTION = "XGBoosterPredictFromDMatrix"
+"""There since 1.5; before, functions of the same names as ours took other arguments."""
 _DENSE = b'{"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3}'
 
 
@@ -40,6 +42,15 @@ class Library:
         join_freed_pieces()
         self._library = ctypes.CDLL(str(path))
         self._library.XGBGetLastError.restype = ctypes.c_char_p
+        if not hasattr(self._library, _LEAST_FUNCTION):
+            raise Unavailable(
+                "The XGBoost of this container's Python is older than 1.5, and its C interface is "
+                "not that which the model server calls. XGBoost 3.0 reads models of all older "
+                f"versions, and pickles of 1.0 and later: {pip_install('xgboost')}"
+            )
+        parts = [ctypes.c_int() for _ in range(3)]
+        self._library.XGBoostVersion(*map(ctypes.byref, parts))
+        self.version = (parts[0].value, parts[1].value, parts[2].value)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Raises BoosterError, or MemoryError if allocation failed."""

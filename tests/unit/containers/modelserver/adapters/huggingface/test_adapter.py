@@ -254,7 +254,7 @@ def test_what_is_generated_is_called_one_by_one_whatever_the_thread(make_model, 
     begin = threading.Barrier(3)
 
     def call(text):
-        begin.wait(60)
+        begin.wait(120)
         asked = body(text, max_new_tokens=3, do_sample=False, return_full_text=False)
         return json.loads(model.call(request(asked)).body)
 

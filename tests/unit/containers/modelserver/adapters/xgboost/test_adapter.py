@@ -1,6 +1,7 @@
 import json
 import pickle
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,8 +9,13 @@ import pytest
 from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
 from sagehen.containers.modelserver.adapters.shared.recordio import write_recordio
+from sagehen.containers.modelserver.adapters.xgboost import files
 from sagehen.containers.modelserver.adapters.xgboost.adapter import adapter
-from sagehen.containers.modelserver.adapters.xgboost.library import find_library
+from sagehen.containers.modelserver.adapters.xgboost.library import (
+    BoosterError,
+    Library,
+    find_library,
+)
 from sagehen.containers.modelserver.contract import Refusal
 from support.frameworks import xgboost
 
@@ -245,7 +251,7 @@ def test_selected_outputs_of_an_objective_without_them(train, put_model, load, b
         (b"\x80\x04cos\nnothing_of_the_kind\n.", "xgboost-model cannot be loaded"),
         (b"", "xgboost-model cannot be loaded"),
         (b"{L", "cut off"),
-        (b"binf\x00\x00\x00?", "old binary form.*pip install 'xgboost-cpu<3.1'"),
+        (b"binf\x00\x00\x00?", "xgboost-model cannot be loaded"),
         (None, "no model file"),
     ],
 )
@@ -256,6 +262,23 @@ def test_what_does_not_load_is_named(load, base_dir, content, message):
         load()
 
 
+class NewLibrary:
+    """Reads no old form, as XGBoost from 3.1 on."""
+
+    version = (3, 2, 0)
+
+
+class RefusingBooster:
+    def __init__(self, library):
+        pass
+
+    def load(self, content):
+        raise BoosterError("learner.cc: Check failed")
+
+    def close(self):
+        pass
+
+
 class OldBooster:
     """Pickled as an XGBoost before 1.0 pickles a Booster: with the old binary form inside."""
 
@@ -264,14 +287,59 @@ class OldBooster:
         return object.__new__, (xgboost.Booster,), state
 
 
-def test_a_pickled_booster_that_is_too_old_is_named(load, base_dir):
-    (base_dir / "model" / "xgboost-model").write_bytes(pickle.dumps(OldBooster()))
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        (lambda: b"binf\x00\x00\x00?", "in XGBoost's old binary form"),
+        (lambda: pickle.dumps(OldBooster()), "a pickled Booster"),
+    ],
+)
+def test_a_form_that_a_newer_library_does_not_read_is_named(base_dir, monkeypatch, content, form):
+    monkeypatch.setattr(files, "Booster", RefusingBooster)
+    (base_dir / "model" / "xgboost-model").write_bytes(content())
     with pytest.raises(ModelFileError) as caught:
-        load()
+        files.load_boosters(NewLibrary(), base_dir / "model", ensemble=False)
     message = str(caught.value)
-    assert "Model xgboost-model cannot be loaded: it is a pickled Booster" in message
-    assert "save_model" in message
+    assert f"Model xgboost-model cannot be loaded: it is {form}" in message
+    assert "pip install 'xgboost-cpu>=3.0.5,<3.1'" in message
     assert "learner.cc" not in message
+
+
+def saved_by(version, trained_booster, form):
+    """Returns the model as another XGBoost would have named itself in it."""
+    content = bytes(trained_booster.save_raw(raw_format=form))
+    own = find_library().version
+    if form == "json":
+        old, new = (json.dumps(list(v)).replace(" ", "").encode() for v in (own, version))
+    else:
+        old, new = (b"".join(b"i%c" % part for part in v) for v in (own, version))
+    assert content.count(old) == 1
+    return content.replace(old, new)
+
+
+@pytest.mark.parametrize("form", ["json", "ubj"])
+def test_a_model_of_a_newer_library_that_would_predict_wrongly_is_refused(
+    load, base_dir, train, form
+):
+    path = base_dir / "model" / "xgboost-model"
+    path.write_bytes(saved_by((3, 1, 2), train("reg:squarederror"), form))
+    with pytest.raises(ModelFileError, match=r"was saved by XGBoost 3\.1\.2, and XGBoost 3\.0"):
+        load()
+
+
+@pytest.mark.parametrize("form", ["json", "ubj"])
+def test_a_model_of_another_patch_release_loads(load, base_dir, train, form):
+    path = base_dir / "model" / "xgboost-model"
+    path.write_bytes(saved_by((3, 0, 9), train("reg:squarederror"), form))
+    assert len(scores(load(), b"1,2,3,4")) == 1
+
+
+def test_a_library_whose_functions_take_other_arguments_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "ctypes.CDLL", lambda path: SimpleNamespace(XGBGetLastError=SimpleNamespace())
+    )
+    with pytest.raises(Unavailable, match=r"older than 1\.5"):
+        Library(tmp_path)
 
 
 def test_without_xgboost_it_says_how_to_install_it(monkeypatch):

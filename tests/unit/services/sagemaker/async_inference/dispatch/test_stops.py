@@ -73,7 +73,7 @@ def slow_puts(bench, monkeypatch) -> tuple[threading.Event, threading.Event]:
 
     def slow(*given):
         writing.set()
-        go_on.wait(60)
+        go_on.wait(120)
         return put(*given)
 
     monkeypatch.setattr(bench.objects, "put", slow)

@@ -96,7 +96,7 @@ class Control:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the loop work, without any time passing, until it is so."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
@@ -433,7 +433,7 @@ async def test_a_first_look_ends_with_routes_or_with_the_name_of_who_leads(
 ) -> None:
     other_home = prepare_home(short_path / "other")
     standing_by = Control(control.database, type(agent)(), other_home, clock, "two")
-    async with asyncio.timeout(30), control.running():
+    async with asyncio.timeout(120), control.running():
         await control.loop.first_look.wait()
         assert home.routes.exists()
         async with standing_by.running():
@@ -444,7 +444,7 @@ async def test_a_first_look_ends_with_routes_or_with_the_name_of_who_leads(
 
 async def test_a_first_look_that_fails_keeps_nobody_waiting(control) -> None:
     control.home.routes.mkdir()
-    async with asyncio.timeout(30), control.running():
+    async with asyncio.timeout(120), control.running():
         await control.loop.first_look.wait()
 
 

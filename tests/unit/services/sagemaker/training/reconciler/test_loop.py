@@ -57,7 +57,7 @@ class Control:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the loop work, without any time passing, until it is so."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not condition():  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
 
