@@ -211,6 +211,20 @@ def test_programs_of_this_machine_run_beside_images(images):
     assert images.deploy.invoke("stand-in", "[1, 2]") == "[2.0, 4.0]"
 
 
+def test_an_isolated_endpoint_has_no_network_and_answers(engine, images):
+    container = images.container("mine:1", 9.0, Environment={"LISTEN": "127.0.0.1"})
+    described = images.create("alone", container, isolated=True)
+    assert described["EndpointStatus"] == "InService", described.get("FailureReason")
+    assert images.invoke("alone", b"2") == "18.0"
+    assert json.loads(images.invoke("alone", b"describe"))["devices"] == ["lo"]
+    (process,) = containers_of(engine, "alone")
+    assert process.attrs["HostConfig"]["NetworkMode"] == "none"
+    images.delete("alone")
+    eventually(lambda: not containers_of(engine, "alone"))
+    reason = images.fails("alone-ends", {**container, "Environment": {"FAIL": "no"}}, isolated=True)
+    assert "no; exit status 1" in reason
+
+
 class Jobs:
     def __init__(self, deploy):
         self.deploy = deploy

@@ -190,6 +190,7 @@ def plan_image(paths: ContainerPaths, settings: "Settings") -> LaunchPlan:
             containers=len(spec.containers),
             multi_model=container.multi_model,
             isolated=container.network_isolation,
+            socket=paths.socket,
             labels={
                 "sagehen.endpoint": spec.endpoint_name,
                 "sagehen.variant": spec.variant_name,

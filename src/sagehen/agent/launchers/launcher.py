@@ -28,6 +28,8 @@ class ImagePlan:
     multi_model: bool = False
     isolated: bool = False
     """without a network"""
+    socket: Path | None = None
+    """made to reach a container without a network"""
     peers: str | None = None
     """the job whose other hosts the container reaches by their names"""
     server_url: str | None = None

@@ -22,7 +22,7 @@ async def _main(start: Start) -> None:
     orphans.adopt()
     mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
     processes = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
-    images = DockerLauncher(start.settings, start.home)
+    images = DockerLauncher(start.settings, start.home, orphans)
     if uses_docker(start.settings) or start.home.docker_id.exists():
         await images.clear()
     agent = Agent(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sagehen.agent.errors import EngineError, EngineNotFound, EngineUnavailable
 from sagehen.agent.instances.container_log import ContainerLog
 from sagehen.agent.instances.limits import InstanceLimit, LimitHits, Limits, describe_hit
+from sagehen.agent.launchers.handoff import Handoff
 from sagehen.base.clock import SYSTEM, Clock
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class DockerContainer:
         self._ended: asyncio.Future[_Ending] = self._loop.create_future()
         self._settled: asyncio.Task[int] | None = None
         self._killed = threading.Event()
+        self.handoff: Handoff | None = None
+        """closed when the container has ended"""
         self._usage: tuple[float, dict[str, Any]] = (float("-inf"), {})
 
     @property
@@ -78,6 +81,10 @@ class DockerContainer:
     def pid(self) -> int:
         """Of its first process, as this machine numbers it."""
         return self._pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self._ended.done()
 
     @property
     def ended_because(self) -> str | None:
@@ -101,6 +108,11 @@ class DockerContainer:
         if not self._ended.done():
             self._killed.set()
             self._threads.submit(self._signal, "SIGKILL")
+
+    def discard(self) -> None:
+        """Ends a container that nobody waits for."""
+        self.kill()
+        self._settled = asyncio.create_task(self._settle())
 
     def last_lines(self) -> list[str]:
         return self._log.last_lines()
@@ -135,6 +147,8 @@ class DockerContainer:
         if ending.because is not None:
             # Users look in the log, and the process had no time to write.
             await asyncio.to_thread(self._log.add, f"sagehen: {ending.because}.")
+        if self.handoff is not None:
+            await self.handoff.close()
         await self._loop.run_in_executor(self._threads, self._remove)
         return ending.status
 

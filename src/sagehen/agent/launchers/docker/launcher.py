@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
@@ -27,8 +28,10 @@ from sagehen.agent.launchers.docker.request import (
     open_to_all_users,
     require_labels,
 )
+from sagehen.agent.launchers.handoff import open_handoff
 from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan
 from sagehen.agent.launchers.mounts import OPT_ML
+from sagehen.agent.launchers.orphans import Orphans
 from sagehen.base.errors import Unavailable
 from sagehen.base.extras import require_library
 from sagehen.base.home import Home
@@ -71,7 +74,7 @@ class _Connection:
 class DockerLauncher:
     """Connects to the engine when a container is first started: nothing needs it before."""
 
-    def __init__(self, settings: "Settings", home: Home) -> None:
+    def __init__(self, settings: "Settings", home: Home, orphans: Orphans) -> None:
         self._settings = settings
         self._home = home
         self._host = settings.docker_host or docker_host()
@@ -82,6 +85,7 @@ class DockerLauncher:
         self._networking = asyncio.Lock()
         self._network_users: Counter[str] = Counter()
         self._relay = ServerRelay()
+        self._orphans = orphans
 
     def container_base(self, base: Path) -> Path:
         return OPT_ML
@@ -218,7 +222,29 @@ class DockerLauncher:
             self._threads,
         )
         container.follow(begun.output, lambda: self._leave_network(connection, network))
+        if network == NO_NETWORK and plan.image is not None and plan.image.serves:
+            await self._reach(container, plan.image, choose_port(plan.image, info))
         return container
+
+    async def _reach(self, container: DockerContainer, image: ImagePlan, port: int) -> None:
+        """Opens a way into a container without a network."""
+        assert image.socket is not None
+        try:
+            container.handoff = await open_handoff(
+                container.pid, image.socket, self._orphans, port=port
+            )
+        except OSError as error:
+            if container.has_ended:
+                return  # which says more
+            container.discard()
+            raise CannotStart(
+                f"the container's network cannot be entered ({error.strerror}): "
+                "EnableNetworkIsolation needs a server that is root, with CAP_SYS_ADMIN, in the "
+                "engine's process namespace"
+            ) from error
+        except asyncio.CancelledError:
+            container.discard()
+            raise
 
     def _begin(
         self,
@@ -249,7 +275,9 @@ class DockerLauncher:
             engine.remove(container_id)
             raise
         address = None
-        if plan.image.serves:
+        if plan.image.serves and network == NO_NETWORK:
+            address = f"handoff:{plan.image.socket}"
+        elif plan.image.serves:
             networks = state["NetworkSettings"]["Networks"]
             address = f"tcp:{networks[network]['IPAddress']}:{choose_port(plan.image, info)}"
         return _Begun(container_id, int(state["State"]["Pid"]), address, output_log, output)
@@ -289,9 +317,10 @@ def _check_isolation(image: ImagePlan) -> None:
             "EnableNetworkIsolation with more than one instance is not supported by the docker "
             "launcher: hosts of a job without a network cannot reach each other"
         )
-    if image.serves:
+    if image.serves and os.geteuid() != 0:
         raise CannotStart(
-            "EnableNetworkIsolation is not supported for endpoints by the docker launcher"
+            "EnableNetworkIsolation needs a server that runs as root with the docker launcher: "
+            "only root reaches a container without a network"
         )
 
 
