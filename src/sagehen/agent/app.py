@@ -142,6 +142,7 @@ def create_app(agent: Agent) -> Starlette:
             ),
             *job_routes(agent.jobs),
             Route("/metrics", routes.metrics, methods=["GET"]),
+            Route("/problems", routes.problems, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
         ],
         exception_handlers={SagehenError: _answer_error},
@@ -190,6 +191,9 @@ class _Routes:
 
     async def metrics(self, request: Request) -> Response:
         return answer_json(await self._agent.samples())
+
+    async def problems(self, request: Request) -> Response:
+        return answer_json(await self._agent.problems())
 
     async def health(self, request: Request) -> Response:
         return Response(status_code=200)

@@ -15,8 +15,7 @@ from sagehen.agent.instances.container_plan import (
     plan_launch,
 )
 from sagehen.agent.instances.failures import explain
-from sagehen.agent.launchers.launcher import Process
-from sagehen.agent.launchers.mounts import OPT_ML
+from sagehen.agent.launchers.launcher import IMAGE_BASE, Process
 from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.agent.node import Node, Pace
 from sagehen.base.container_exits import WILL_NOT_LOAD
@@ -144,7 +143,7 @@ async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer
         process = await node.launcher.start(plan)
         assert process.address is not None
         exited = asyncio.create_task(process.wait())
-        return RunningContainer(paths, process.address, process, exited, node.pace, base=OPT_ML)
+        return RunningContainer(paths, process.address, process, exited, node.pace, base=IMAGE_BASE)
     ports = node.ports.take()
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(node.ports.release, ports)

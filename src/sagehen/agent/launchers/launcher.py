@@ -7,7 +7,10 @@ from typing import Protocol
 
 from sagehen.agent.instances.limits import NO_LIMITS, LimitHits, Limits
 
-__all__ = ["ImagePlan", "LaunchPlan", "Launcher", "Process"]
+__all__ = ["IMAGE_BASE", "ImagePlan", "LaunchPlan", "Launcher", "Process"]
+
+IMAGE_BASE = Path("/opt/ml")
+"""where an image's container has the plan's `base`"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +37,6 @@ class ImagePlan:
     """the job whose other hosts the container reaches by their names"""
     server_url: str | None = None
     """this server as programs of this machine reach it; given to the container as it does"""
-    gpus: tuple[str, ...] = ()
-    """ids of the cards that the container gets"""
     labels: dict[str, str] = field(default_factory=dict)
     """say what the container is for"""
 
@@ -62,6 +63,9 @@ class LaunchPlan:
     """mounted at /opt/ml where possible"""
     hosts: Path | None = None
     """mounted at /etc/hosts, if `base` is mounted"""
+    gpus: tuple[str, ...] | None = None
+    """ids of the GPUs that the container sees: nvidia-smi's indices, or UUIDs of MIG devices;
+    None: whatever the machine has"""
     hidden: tuple[Path, ...] = ()
     """hidden if `base` is mounted; all in one folder, which becomes read-only; need not exist"""
     image: ImagePlan | None = None

@@ -61,6 +61,8 @@ class ObservedAgent(Protocol):
 
     async def metrics(self) -> Sequence[InstanceSample]: ...
 
+    async def problems(self) -> list[str]: ...
+
 
 MeasureOthers = Callable[[Container[str]], Measured]
 """takes the names of the existing endpoints"""
@@ -118,7 +120,8 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         server = {"version": __version__, "state": self._database.damage or "ok"}
-        return json_answer({**server, **describe_status(await self._observe())})
+        snapshot, problems = await asyncio.gather(self._observe(), self._problems())
+        return json_answer({**server, **describe_status(snapshot), "problems": problems})
 
     async def take_report(self, request: Request) -> Response:
         try:
@@ -159,6 +162,13 @@ class OwnPaths:
             jobs=jobs,
             services=services,
         )
+
+    async def _problems(self) -> list[str]:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                return await self._agent.problems()
+        except (SagehenError, TimeoutError):
+            return []
 
     async def _samples(self) -> Sequence[InstanceSample]:
         try:

@@ -105,6 +105,7 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
         *_reasons(endpoints),
         *_instance_reasons(endpoints),
         *_jobs(status),
+        *status.get("problems", ()),
         *([_SINCE_START] if endpoints else []),
     ]
 

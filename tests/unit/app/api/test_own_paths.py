@@ -75,6 +75,10 @@ class MemoryAgent:
     away: bool = False
     samples: list[Sample] = field(default_factory=list)
 
+    async def problems(self) -> list[str]:
+        await self.check_health()
+        return ["No image can be run."]
+
     async def check_health(self) -> None:
         if self.away:
             raise Unavailable("The agent is away.")

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +90,7 @@ class DockerContainer:
     def ended_because(self) -> str | None:
         return self._ended.result().because if self._ended.done() else None
 
-    def follow(self, output: Iterator[bytes], on_end: Callable[[], None]) -> None:
+    def follow(self, output: Iterable[bytes], on_end: Callable[[], None]) -> None:
         """Starts the thread; `on_end` is called in the event loop."""
         self._ended.add_done_callback(lambda _: on_end())
         self._log.follow_chunks(self._output_then_end(output))
@@ -152,8 +152,12 @@ class DockerContainer:
         await self._loop.run_in_executor(self._threads, self._remove)
         return ending.status
 
-    def _output_then_end(self, output: Iterator[bytes]) -> Iterator[bytes]:
-        yield from output
+    def _output_then_end(self, output: Iterable[bytes]) -> Iterator[bytes]:
+        try:
+            yield from output
+        except Exception:
+            # The end must be noticed all the same.
+            log.exception("The output of a container could not be read.")
         ending = self._wait_for_end()
         with contextlib.suppress(RuntimeError):  # the loop has been closed
             self._loop.call_soon_threadsafe(self._ended.set_result, ending)

@@ -4,6 +4,7 @@ Every call blocks, and raises EngineError, or EngineUnavailable if the engine do
 """
 
 import contextlib
+import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from urllib3.exceptions import HTTPError
 from sagehen.agent.errors import EngineError, EngineNotFound, EngineUnavailable
 from sagehen.agent.launchers.docker.request import ImageInfo
 
-__all__ = ["Engine", "open_engine"]
+__all__ = ["AttachedOutput", "Engine", "open_engine"]
 
 CALL_SECONDS = 60
 """of one call; pulls, logs and waits take as long as they take"""
@@ -32,6 +33,10 @@ def open_engine(host: str) -> "Engine":
     host: `unix:///path`.
     """
     with _translated(host):
+        # First, as the library leaves sockets open that do not connect.
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(CALL_SECONDS)
+            probe.connect(host.removeprefix("unix://"))
         client = APIClient(
             base_url=host, version="auto", timeout=CALL_SECONDS, max_pool_size=CONNECTIONS
         )
@@ -65,26 +70,26 @@ class Engine:
         with _translated(self._host):
             # Users log in at any time.
             self._client.reload_config()
-            progress = self._client.pull(name, stream=True, decode=True)
-            for line in progress:
+            failure = None
+            for line in self._client.pull(name, stream=True, decode=True):
                 # An error in mid-stream comes with status 200.
-                if "error" in line:
-                    raise EngineError(str(line["error"]))
+                failure = line.get("error", failure)
                 if time.monotonic() > deadline:
                     raise EngineError(
                         f"it took longer than {seconds:g} s (setting docker_pull_timeout_seconds)"
                     )
+        if failure is not None:
+            raise EngineError(str(failure))
 
     def create(self, request: dict[str, Any], name: str) -> str:
         with _translated(self._host):
             created = self._client.create_container_from_config(request, name)
         return str(created["Id"])
 
-    def attach(self, container: str) -> Iterator[bytes]:
-        """Attaches now; the output is read by iteration, until it ends or the engine is gone."""
+    def attach(self, container: str) -> "AttachedOutput":
         with _translated(self._host):
             stream = self._client.attach_socket(container, {"stdout": 1, "stderr": 1, "stream": 1})
-        return _read_frames(stream)
+        return AttachedOutput(stream)
 
     def start(self, container: str) -> None:
         with _translated(self._host):
@@ -149,6 +154,27 @@ class Engine:
         self._client.close()
 
 
+class AttachedOutput:
+    """What a container writes; iteration ends with its output, or when the engine is gone."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        stream = self._stream
+        with contextlib.closing(self), contextlib.suppress(OSError):
+            while len(header := _read_exactly(stream, _FRAME.size)) == _FRAME.size:
+                _, length = _FRAME.unpack(header)
+                while length > 0 and (data := stream.read(min(length, _READ_BYTES))):
+                    length -= len(data)
+                    yield data
+
+    def close(self) -> None:
+        # The library's answer holds the connection too.
+        self._stream._response.raw.close()
+        self._stream.close()
+
+
 @contextlib.contextmanager
 def _translated(host: str) -> Iterator[None]:
     try:
@@ -174,15 +200,6 @@ def _cause(error: BaseException) -> str:
     while (below := error.__cause__ or error.__context__) is not None:
         error = below
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
-
-
-def _read_frames(stream: Any) -> Iterator[bytes]:
-    with contextlib.closing(stream), contextlib.suppress(OSError):
-        while len(header := _read_exactly(stream, _FRAME.size)) == _FRAME.size:
-            _, length = _FRAME.unpack(header)
-            while length > 0 and (data := stream.read(min(length, _READ_BYTES))):
-                length -= len(data)
-                yield data
 
 
 def _read_exactly(stream: Any, size: int) -> bytes:

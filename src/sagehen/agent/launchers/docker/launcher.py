@@ -1,11 +1,12 @@
 """The `docker` launcher: images run as containers of the Docker Engine on this machine."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +30,7 @@ from sagehen.agent.launchers.docker.request import (
     require_labels,
 )
 from sagehen.agent.launchers.handoff import open_handoff
-from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan
-from sagehen.agent.launchers.mounts import OPT_ML
+from sagehen.agent.launchers.launcher import IMAGE_BASE, ImagePlan, LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.base.errors import Unavailable
 from sagehen.base.extras import require_library
@@ -39,7 +39,7 @@ from sagehen.base.user_environment import docker_host
 from sagehen.frame.images import DOCKER
 
 if TYPE_CHECKING:
-    from sagehen.agent.launchers.docker.engine import Engine
+    from sagehen.agent.launchers.docker.engine import AttachedOutput, Engine
     from sagehen.base.settings import Settings
 
 __all__ = ["DockerLauncher", "uses_docker"]
@@ -88,7 +88,7 @@ class DockerLauncher:
         self._orphans = orphans
 
     def container_base(self, base: Path) -> Path:
-        return OPT_ML
+        return IMAGE_BASE
 
     async def clear(self) -> None:
         """Removes containers and networks of earlier agents of this home, if the engine answers;
@@ -109,9 +109,11 @@ class DockerLauncher:
 
     async def close(self) -> None:
         await self._relay.close()
-        if self._connection is not None:
-            engine, network = self._connection.engine, self._connection.ownership.network
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            engine, network = connection.engine, connection.ownership.network
             await self._call(_remove_network, engine, network)
+            await self._call(engine.close)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def start(self, plan: LaunchPlan) -> DockerContainer:
@@ -267,13 +269,13 @@ class DockerLauncher:
             raise CannotStart(f"{error.filename}: {error.strerror}") from error
         name = f"sagehen-{plan.instance_id}-{plan.name}-{secrets.token_hex(3)}"
         container_id = engine.create(request, name)
-        try:
+        with contextlib.ExitStack() as on_failure:
+            on_failure.callback(engine.remove, container_id)
             output = engine.attach(container_id)
+            on_failure.callback(output.close)
             engine.start(container_id)
             state = engine.inspect(container_id)
-        except EngineError:
-            engine.remove(container_id)
-            raise
+            on_failure.pop_all()
         address = None
         if plan.image.serves and network == NO_NETWORK:
             address = f"handoff:{plan.image.socket}"
@@ -284,7 +286,7 @@ class DockerLauncher:
 
     def _discard(self, engine: "Engine", beginning: "asyncio.Future[_Begun]") -> None:
         if not beginning.cancelled() and beginning.exception() is None:
-            self._threads.submit(engine.remove, beginning.result().container_id)
+            self._threads.submit(_throw_away, engine, beginning.result())
 
     async def _variables(self, engine: "Engine", plan: LaunchPlan, network: str) -> dict[str, str]:
         """Where the container reaches this server, unless the user names another."""
@@ -307,7 +309,15 @@ class _Begun:
     pid: int
     address: str | None
     log: ContainerLog
-    output: Iterator[bytes]
+    output: "AttachedOutput"
+
+
+def _throw_away(engine: "Engine", begun: _Begun) -> None:
+    begun.output.close()
+    try:
+        engine.remove(begun.container_id)
+    except EngineError as error:
+        log.warning("A container that was not wanted any more could not be removed: %s.", error)
 
 
 def _check_isolation(image: ImagePlan) -> None:

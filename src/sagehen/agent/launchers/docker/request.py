@@ -9,8 +9,7 @@ from typing import Any
 
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.process_tree import machine_memory_bytes
-from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan
-from sagehen.agent.launchers.mounts import OPT_ML
+from sagehen.agent.launchers.launcher import IMAGE_BASE, ImagePlan, LaunchPlan
 
 __all__ = [
     "ImageInfo",
@@ -92,7 +91,7 @@ def container_request(
         "Labels": {**image.labels, **labels},
         "AttachStdout": True,
         "AttachStderr": True,
-        "HostConfig": _host_config(plan, image, network),
+        "HostConfig": _host_config(plan, network),
     }
     if image.entrypoint:
         request["Entrypoint"] = list(image.entrypoint)
@@ -102,7 +101,7 @@ def container_request(
     return request
 
 
-def _host_config(plan: LaunchPlan, image: ImagePlan, network: str) -> dict[str, Any]:
+def _host_config(plan: LaunchPlan, network: str) -> dict[str, Any]:
     limits = plan.limits
     memory = limits.memory_bytes
     # A rootless engine may not give more than its user has.
@@ -131,9 +130,9 @@ def _host_config(plan: LaunchPlan, image: ImagePlan, network: str) -> dict[str, 
         config["NanoCpus"] = limits.cpus * CPU_NANOSECONDS
     if limits.processes is not None:
         config["PidsLimit"] = limits.processes
-    if image.gpus:
+    if plan.gpus:
         config["DeviceRequests"] = [
-            {"Driver": "", "DeviceIDs": list(image.gpus), "Capabilities": [["gpu"]]}
+            {"Driver": "", "DeviceIDs": list(plan.gpus), "Capabilities": [["gpu"]]}
         ]
     return config
 
@@ -151,7 +150,7 @@ def find_mounts(base: Path) -> list[dict[str, Any]]:
             {
                 "Type": "bind",
                 "Source": str(folder.resolve()),
-                "Target": str(OPT_ML / folder.name),
+                "Target": str(IMAGE_BASE / folder.name),
                 "ReadOnly": folder.is_symlink(),
             }
         )
