@@ -287,7 +287,7 @@ def test_services_come_and_go_by_signed_requests(serving, key):
     assert signed(serving, "DELETE", path)[0] == 404
     running = answers[0][1]["jobName"]
     waiter = serving.client("sagemaker").get_waiter("training_job_completed_or_stopped")
-    waiter.wait(TrainingJobName=running, WaiterConfig={"Delay": 0.1, "MaxAttempts": 600})
+    waiter.wait(TrainingJobName=running, WaiterConfig={"Delay": 0.1, "MaxAttempts": 1200})
     assert "prod-results" in [one["Name"] for one in serving.client("s3").list_buckets()["Buckets"]]
 
 

@@ -280,13 +280,15 @@ def test_a_body_that_is_too_large(hasty, operation):
 @pytest.fixture
 def held(hasty, tmp_path, wait_until):
     """All that the hasty server may hold is under way, until `held()`."""
-    go = (tmp_path / "go").touch
+    gate = tmp_path / "go"
+    go = gate.touch
     wish = {"folder": str(tmp_path)}
 
     def call() -> None:
-        # Whether it is answered in time does not matter here.
-        with contextlib.suppress(hasty.runtime.exceptions.ModelError):
-            ask(hasty, wish=wish)
+        # On a busy machine the server's patience may end before the test has looked.
+        while not gate.exists():
+            with contextlib.suppress(hasty.runtime.exceptions.ModelError):
+                ask(hasty, wish=wish)
 
     calling = threading.Thread(target=call)
     calling.start()

@@ -199,7 +199,7 @@ def test_a_training_job_s_log(logs: Any, deploy: Deployer, tmp_path: Path) -> No
     (stream,) = logs.describe_log_streams(**asked)["logStreams"]
     job, host, epoch = stream["logStreamName"].replace("/algo-1-", "/algo-1/").split("/")
     assert (job, host) == ("printing", "algo-1")
-    assert began - 1 <= int(epoch) <= began + 60
+    assert began - 1 <= int(epoch) <= time.time()
     eventually(lambda: messages() == ["one"])
     opened_ms = time.time() * 1000
     gate.touch()

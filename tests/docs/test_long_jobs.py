@@ -28,7 +28,8 @@ def test_the_quick_start_runs(make_server: Callable[..., Server], tmp_path: Path
     (tmp_path / "run.py").write_text(program)
     config = tmp_path / "sagehen.toml"
     config.write_text(settings.replace("/srv/model-a/run.py", str(tmp_path / "run.py")))
-    server = make_server(config=str(config))
+    # The program is in a folder that containers have of their own.
+    server = make_server(config=str(config), shared_folders=str(tmp_path))
     tools = Path(sys.executable).parent
     environment = {
         **server.env,

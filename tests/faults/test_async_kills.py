@@ -234,7 +234,7 @@ def topic_to(server, queue: str, name: str) -> str:
     return str(topic)
 
 
-@pytest.mark.timeout(max(300, ROUNDS * 20))
+@pytest.mark.timeout(max(600, ROUNDS * 20))
 def test_what_was_accepted_is_done_once_whatever_is_killed(sure):
     server, queue = sure
     killer = Killer(server, random.Random(SEED))

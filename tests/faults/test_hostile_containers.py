@@ -20,8 +20,8 @@ MEMORY_MEBIBYTES = 400
 PROCESSES = 150
 LOG_BYTES = 2**20
 PAUSE_SECONDS = 0.02
-LONGEST_ANSWER_SECONDS = 20.0
-"""Of the neighbour, on a machine that has other things to do."""
+LONGEST_ANSWER_SECONDS = 55.0
+"""Of the neighbour, on a machine that has other things to do; a client gives up after 60."""
 GREEDY = """
 def model_fn(folder):
     kept = []
@@ -132,14 +132,23 @@ def hits(deployer, limit: str) -> float:
 
 def test_one_that_leaks_is_ended_and_started_again(hostile, wait_until):
     before, hits_before = {one.pid for one in containers(hostile)}, hits(hostile, "memory")
-    with pytest.raises(hostile.runtime.exceptions.ModelError) as refused:
-        hostile.invoke("hostile", "leak")
-    why = f"was ended because it passed the {MEMORY_MEBIBYTES} MiB of memory of its instance."
-    assert f"Here: the container {why}" in refused.value.response["OriginalMessage"]
+    passed = f"passed the {MEMORY_MEBIBYTES} MiB of memory of its instance"
+    told = []
+
+    def says_why():
+        # Half a second is waited for the agent, which may have other things to do.
+        try:
+            hostile.invoke("hostile", "leak")
+        except hostile.runtime.exceptions.ModelError as error:
+            told.append(error.response["OriginalMessage"])
+            return f"Here: the container was ended because it {passed}." in told[-1]
+        except hostile.runtime.exceptions.ServiceUnavailable:
+            return False  # It is not back yet.
+
+    wait_until(says_why)
     wait_until(lambda: containers(hostile) and not before & {c.pid for c in containers(hostile)})
-    wait_until(lambda: hits(hostile, "memory") == hits_before + 1)
-    log = (hostile.server.home / "logs" / "agent.log").read_text()
-    assert f"passed the {MEMORY_MEBIBYTES} MiB of memory of its instance" in log
+    wait_until(lambda: hits(hostile, "memory") == hits_before + len(told))
+    wait_until(lambda: passed in (hostile.server.home / "logs" / "agent.log").read_text())
     wait_until(lambda: wish(hostile, "nod") == "here")
 
 
@@ -168,12 +177,19 @@ def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
     before = agent.memory_info().rss
     wait_until(lambda: wish(hostile, "shout") == "said")
     assert agent.memory_info().rss - before < 20 * 2**20
-    assert hits(hostile, "log") > 50
-    folder = hostile.server.home / "logs" / "endpoints" / "hostile"
-    files = [path for path in folder.glob("*/*/*") if path.suffix != ".times"]
-    sizes = [path.stat().st_size for path in files]
-    assert len(sizes) == 2
-    assert max(sizes) <= LOG_BYTES
+    wait_until(lambda: hits(hostile, "log") > 50)
+    wait_until(lambda: len(sizes_of_logs(hostile)) == 2)
+    assert max(sizes_of_logs(hostile)) <= LOG_BYTES
+
+
+def sizes_of_logs(deployer) -> list[int]:
+    folder = deployer.server.home / "logs" / "endpoints" / "hostile"
+    sizes = []
+    for path in folder.glob("*/*/*"):
+        with contextlib.suppress(FileNotFoundError):  # It was renamed just now.
+            if path.suffix != ".times":
+                sizes.append(path.stat().st_size)
+    return sizes
 
 
 def test_what_one_leaves_behind_ends_with_it(hostile, wait_until):

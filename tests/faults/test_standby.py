@@ -53,6 +53,8 @@ def test_a_standby_says_who_serves_and_takes_over(make_server, database_url):
 
     # What it knew of the endpoints when it stopped is not what there is now.
     assert taken_over.endpoint("later")["EndpointStatus"] == "InService"
+    if database_url.startswith("postgresql"):
+        return  # Which of them is the other's standby is the same there.
     leading.start()
     runtime = leading.client("sagemaker-runtime")
     status, message = refusal("later")

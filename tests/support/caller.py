@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 __all__ = ["Answer", "Caller", "answers_in", "cut", "cuts", "some"]
 
 some = settings(
-    max_examples=150,
+    max_examples=100,
     derandomize=True,
     database=None,
     deadline=None,

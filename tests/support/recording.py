@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 from unittest import mock
 from urllib.parse import unquote
 
@@ -148,87 +148,111 @@ def _lines(request: Request) -> list[tuple[bytes, bytes]]:
     ]
 
 
+class _Recorders:
+    """What stands for operations: each notes that it was carried out, and ends there."""
+
+    def __init__(self, executed: list[Executed]) -> None:
+        self._executed = executed
+
+    def note(self, *executed: Any) -> NoReturn:
+        self._executed.append(Executed(*executed))
+        raise AwsError("Recorded", "", 299)
+
+    def operations(self, service_name: str) -> dict[str, Any]:
+        def recorder(name: str) -> Any:
+            async def record(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+                self.note(service_name, name, params, call.by_link)
+
+            return record
+
+        return {name: recorder(name) for name in service(service_name).operation_names}
+
+    def operations_of_s3(self) -> dict[str, Any]:
+        def recorder(name: str) -> Any:
+            async def record(exchange: S3Exchange) -> Response:
+                named = {
+                    f"the header {header}": _gathered(value)
+                    for header, value in exchange.headers.items()
+                    if header.startswith("x-amz-")
+                }
+                at = {"Bucket": exchange.bucket, "Key": exchange.key}
+                self.note("s3", name, {**at, **exchange.query, **named})
+
+            return record
+
+        return {name: recorder(name) for name in service("s3").operation_names}
+
+    async def own_path(self, asked: OwnPathRequest) -> object:
+        params = {**asked.path, **asked.query, "body": asked.body}
+        self.note("execute-api", asked.method, params)
+
+
+class _Intake:
+    """What asynchronous invocations get to."""
+
+    def __init__(self, recorders: _Recorders) -> None:
+        self._recorders = recorders
+
+    async def put(self, request: NewRequest) -> AsyncRequest:
+        params = {
+            name: _gathered(value) if isinstance(value, str) else value
+            for name, value in request.params.items()
+        }
+        self._recorders.note("sagemaker-runtime", "InvokeEndpointAsync", params)
+
+
+class _Store:
+    """What a browser's form gets to; the other ways to objects end at their operations."""
+
+    def __init__(self, recorders: _Recorders) -> None:
+        self._recorders = recorders
+
+    def __getattr__(self, name: str) -> Any:
+        self._recorders.note("s3", "PostObject", {"store": name})
+
+
 @contextmanager
 def recording(verifier: Verifier, clock: Clock) -> Iterator[Recording]:
     """The application, until the block ends."""
     executed: list[Executed] = []
+    recorders = _Recorders(executed)
+    admissions = {
+        "invocations": _admission(INVOKE, verifier, recorders),
+        "invocations-response-stream": _admission(INVOKE_STREAM, verifier, recorders),
+    }
+    with (
+        mock.patch("sagehen.services.s3.app.OPERATIONS", recorders.operations_of_s3()),
+        mock.patch("sagehen.app.api.application.validate", return_value=None),
+    ):
+        yield Recording(_application(verifier, clock, recorders), admissions, executed)
 
-    def operation(service_name: str, name: str) -> Any:
-        async def record(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-            executed.append(Executed(service_name, name, params, call.by_link))
-            raise AwsError("Recorded", "", 299)
 
-        return record
-
-    def of_s3(name: str) -> Any:
-        async def record(exchange: S3Exchange) -> Response:
-            named = {
-                f"the header {header}": _gathered(value)
-                for header, value in exchange.headers.items()
-                if header.startswith("x-amz-")
-            }
-            params = {"Bucket": exchange.bucket, "Key": exchange.key, **exchange.query, **named}
-            executed.append(Executed("s3", name, params))
-            raise AwsError("Recorded", "", 299)
-
-        return record
-
-    class Intake:
-        async def put(self, request: NewRequest) -> AsyncRequest:
-            params = {
-                name: _gathered(value) if isinstance(value, str) else value
-                for name, value in request.params.items()
-            }
-            executed.append(Executed("sagemaker-runtime", "InvokeEndpointAsync", params))
-            raise AwsError("Recorded", "", 299)
-
-    async def own(asked: OwnPathRequest) -> object:
-        params = {**asked.path, **asked.query, "body": asked.body}
-        executed.append(Executed("execute-api", asked.method, params))
-        raise AwsError("Recorded", "", 299)
-
+def _application(verifier: Verifier, clock: Clock, recorders: _Recorders) -> Application:
     operations = {
-        name: {one: operation(name, one) for one in service(name).operation_names}
+        name: recorders.operations(name)
         for name in SERVED
         if name not in ("s3", "sagemaker-runtime")
     }
-    objects = {name: of_s3(name) for name in service("s3").operation_names}
-
-    class Store:
-        """What a browser's form gets to; the other ways to objects end at their operations."""
-
-        def __getattr__(self, name: str) -> Any:
-            executed.append(Executed("s3", "PostObject", {"store": name}))
-            raise AwsError("Recorded", "", 299)
-
-    own_paths = Router([own_route(OWN_PATH, dict.fromkeys(("GET", "PUT", "DELETE"), own))])
+    methods = ("GET", "PUT", "DELETE")
+    own_paths = Router([own_route(OWN_PATH, dict.fromkeys(methods, recorders.own_path))])
     site, bodies = OwnSite(allowed_hosts=["h"]), BodyBudget(2**30)
-    app = Application(
+    intake, store = _Intake(recorders), _Store(recorders)
+    return Application(
         operations,
         verifier,
-        lambda request_id: _call(request_id, clock, Store()),
+        lambda request_id: _call(request_id, clock, store),
         Guard(own_paths, verifier, "the token", site, Metrics("127.0.0.1", False), bodies),
-        AsyncInvocations(verifier, cast("Any", Intake()), clock, bodies),
+        AsyncInvocations(verifier, cast("Any", intake), clock, bodies),
         _nobody,
         site,
         bodies,
     )
-    admissions = {
-        "invocations": _admission(INVOKE, verifier, executed),
-        "invocations-response-stream": _admission(INVOKE_STREAM, verifier, executed),
-    }
-    with (
-        mock.patch("sagehen.services.s3.app.OPERATIONS", objects),
-        mock.patch("sagehen.app.api.application.validate", return_value=None),
-    ):
-        yield Recording(app, admissions, executed)
 
 
-def _admission(operation: Operation, verifier: Verifier, executed: list[Executed]) -> Admission:
+def _admission(operation: Operation, verifier: Verifier, recorders: _Recorders) -> Admission:
     class Routes:
         def get(self, name: str) -> None:
-            executed.append(Executed("sagemaker-runtime", operation.name, {"EndpointName": name}))
-            raise AwsError("Recorded", "", 299)
+            recorders.note("sagemaker-runtime", operation.name, {"EndpointName": name})
 
     reader = ParamsReader(operation, ParameterCheck({}, lambda params: None))
     errors = ErrorFactory("000000000000", "us-east-1")

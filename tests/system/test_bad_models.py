@@ -98,9 +98,19 @@ def test_bad_archive_is_refused_by_a_multi_model_endpoint(rotten, name):
 @pytest.mark.parametrize(
     ("name", "script", "said"),
     [
-        ("raises-at-import", "import nothing_of_that_name", "nothing_of_that_name"),
-        ("raises-at-load", "def model_fn(d):\n    raise ValueError('no weights')", "no weights"),
-        ("syntax", "def model_fn(d:\n", "SyntaxError"),
+        (
+            "raises-missing-module",
+            "import nothing_of_that_name",
+            "'nothing_of_that_name' (inference.py, line 1) (pack nothing_of_that_name beside the "
+            "script, or name its package in code/requirements.txt))",
+        ),
+        ("raises-at-import", "\nraise RuntimeError('odd')", "Error: odd (inference.py, line 2))"),
+        (
+            "raises-at-load",
+            "def model_fn(d):\n    raise ValueError('no weights')",
+            "(ValueError: no weights (inference.py, line 2))",
+        ),
+        ("syntax", "def model_fn(d:\n", "SyntaxError: '(' was never closed (inference.py, line 1)"),
         ("silent", "import os\nos._exit(3)", "exit status"),
     ],
 )
@@ -112,9 +122,10 @@ def test_script_that_cannot_load_fails_the_endpoint(deploy, name, script, said):
     assert "Serving on" not in described["FailureReason"], "only what the user's code has said"
     if name.startswith("raises"):
         (log,) = (deploy.server.home / "logs" / "endpoints" / name).rglob("primary.log")
-        assert log.read_text().count("Traceback (most recent call last)") == 1
-        frames = log.read_text()
-        assert "sagehen/containers/modelserver" not in frames, "frames of the user's code only"
+        lines = log.read_text()
+        assert lines.count(" Serving on ") == 1, "started once"
+        assert lines.count("Traceback (most recent call last)") == 1
+        assert "sagehen/containers/modelserver" not in lines, "frames of the user's code only"
     deploy.sagemaker.delete_endpoint(EndpointName=name)
 
 

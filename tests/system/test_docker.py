@@ -142,8 +142,8 @@ def test_output_is_in_the_log_and_a_deleted_endpoint_ends_by_sigterm(server, eng
     images.create("noisy", images.container("mine:1"))
     assert images.invoke("noisy", b"shout") == "shouted"
     (log,) = (server.home / "logs" / "endpoints" / "noisy").rglob("*.log")
+    eventually(lambda: log.read_text().count("out\n") == 50_000)
     eventually(lambda: "to stderr\n" in log.read_text())
-    assert log.read_text().count("out\n") == 50_000
     images.delete("noisy")
     eventually(lambda: not containers_of(engine, "noisy"))
     assert log.read_text().endswith("SIGTERM came\n")

@@ -50,6 +50,11 @@ def of(name: str, spoken: str | None) -> list[Base]:
     return [OWN] if name == "execute-api" else bases(name, spoken)
 
 
+def some(every: list[Base]) -> list[Base]:
+    """Of a service with many operations every fourth, for what does not hang on the operation."""
+    return every[:: 1 if len(every) < 100 else 4]
+
+
 async def nothing_is_done(app: Recording, base: Base, forged: Iterable[Forged]) -> int:
     """How many were tried."""
     count = 0
@@ -80,22 +85,22 @@ async def test_what_is_rightly_signed_is_done(
 async def test_what_is_not_signed_is_not_done(
     app: Recording, name: str, spoken: str | None
 ) -> None:
-    for base in of(name, spoken):
-        plain = unsigned(base.sent)
+    every = of(name, spoken)
+    for base in every:
+        assert await nothing_is_done(app, base, [Forged("plain", unsigned(base.sent))]) == 1
+    for base in some(every):
         forms = ambiguous(base)
         if (name, base.operation) not in LINKED:
             forms = itertools.chain(linked(base), forms)
-        every = itertools.chain(
-            [Forged("plain", plain)], (Forged(one.how, unsigned(one.sent)) for one in forms)
-        )
-        assert await nothing_is_done(app, base, every) > 0
+        unsigned_forms = (Forged(one.how, unsigned(one.sent)) for one in forms)
+        assert await nothing_is_done(app, base, unsigned_forms) > 0
 
 
 @pytest.mark.parametrize(("name", "spoken"), EVERY)
 async def test_what_is_wrongly_signed_is_not_done(
     app: Recording, name: str, spoken: str | None
 ) -> None:
-    for base in of(name, spoken):
+    for base in some(of(name, spoken)):
         right = signed(base.sent, base.signing_name)
         link = signed(base.sent, base.signing_name, "link")
         guessed = signed(base.sent, base.signing_name, secret="guessed")
@@ -110,8 +115,7 @@ async def test_what_is_wrongly_signed_is_not_done(
 async def test_what_names_two_operations_is_not_done_though_it_is_signed(
     app: Recording, name: str, spoken: str | None
 ) -> None:
-    every = of(name, spoken)
-    for base in every[:: 1 if len(every) < 100 else 4]:
+    for base in some(of(name, spoken)):
         forms = (Forged(one.how, signed_as_it_is(one.sent, base)) for one in ambiguous(base))
         await nothing_is_done(app, base, forms)
 

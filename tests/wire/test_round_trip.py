@@ -1,5 +1,8 @@
 """Each operation in both directions: what botocore sends we read, what we answer botocore reads."""
 
+from collections.abc import Callable
+from itertools import groupby
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
@@ -20,7 +23,7 @@ from support.oracle import (
 from support.shapes import structures, without_empty
 
 few = settings(
-    max_examples=5,
+    max_examples=3,
     database=None,
     deadline=None,
     phases=[Phase.generate],
@@ -38,12 +41,36 @@ EVENT_STREAMS = [
     for name, operation, spoken in EVERY
     if client_model(name, spoken).operation_model(operation).has_event_stream_output
 ]
+MOST_AT_ONCE = 40
+"""Operations of one test: a test takes as long to be run as an operation to be checked."""
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "spoken"), [one for one in EVERY if one not in AT_OTHER_HOSTS]
-)
-def test_requests_are_read_as_they_were_meant(name, operation, spoken):
+def batches(left_out: list[tuple[str, str, str | None]]) -> list[object]:
+    """Operations of one service and protocol, but for those that are left out."""
+    every, made = [one for one in EVERY if one not in left_out], []
+    for (name, spoken), found in groupby(every, key=lambda one: (one[0], one[2])):
+        operations = [operation for _, operation, _ in found]
+        for start in range(0, len(operations), MOST_AT_ONCE):
+            batch = operations[start : start + MOST_AT_ONCE]
+            made.append(pytest.param(name, batch, spoken, id=f"{name}-{spoken}-{batch[0]}"))
+    return made
+
+
+def check_each(check: Callable[..., None], name: str, operations: list[str], spoken) -> None:
+    for operation in operations:
+        try:
+            check(name, operation, spoken)
+        except BaseException as error:
+            error.add_note(f"The operation is {operation}.")
+            raise
+
+
+@pytest.mark.parametrize(("name", "operations", "spoken"), batches(AT_OTHER_HOSTS))
+def test_requests_are_read_as_they_were_meant(name, operations, spoken):
+    check_each(check_request, name, operations, spoken)
+
+
+def check_request(name: str, operation: str, spoken: str | None) -> None:
     shape = client_model(name, spoken).operation_model(operation).input_shape
     protocol = client_model(name, spoken).protocol
 
@@ -65,10 +92,12 @@ def test_requests_are_read_as_they_were_meant(name, operation, spoken):
     check()
 
 
-@pytest.mark.parametrize(
-    ("name", "operation", "spoken"), [one for one in EVERY if one not in EVENT_STREAMS + UNWRAPPED]
-)
-def test_answers_are_read_as_they_were_meant(name, operation, spoken):
+@pytest.mark.parametrize(("name", "operations", "spoken"), batches(EVENT_STREAMS + UNWRAPPED))
+def test_answers_are_read_as_they_were_meant(name, operations, spoken):
+    check_each(check_answer, name, operations, spoken)
+
+
+def check_answer(name: str, operation: str, spoken: str | None) -> None:
     model = client_model(name, spoken).operation_model(operation)
     shape = model.output_shape
     protocol = client_model(name, spoken).protocol

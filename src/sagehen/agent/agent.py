@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.artifacts.fetch import StoredObject
 from sagehen.agent.changes import Changes
+from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.instances.container_plan import ContainerPaths
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
@@ -24,6 +25,7 @@ from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
+from sagehen.frame.gpus import GpuList
 from sagehen.frame.s3_locations import Location
 from sagehen.services.s3.storage import ObjectStore
 from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
@@ -104,6 +106,7 @@ class Agent:
         clock: Clock,
         *,
         launcher: Launcher | None = None,
+        gpus: GpuPool | None = None,
         pace: Pace | None = None,
         problems: Callable[[], Awaitable[list[str]]] | None = None,
     ) -> None:
@@ -120,6 +123,7 @@ class Agent:
             artifacts=artifacts,
             launcher=launcher or ProcessLauncher(),
             clock=clock,
+            gpus=gpus or GpuPool(settings, clock),
             pace=pace or Pace(),
         )
         self.jobs = JobAttempts(
@@ -129,6 +133,7 @@ class Agent:
                 objects=objects,
                 launcher=self._node.launcher,
                 clock=clock,
+                gpus=self._node.gpus,
             )
         )
         self._problems = problems
@@ -141,6 +146,7 @@ class Agent:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
         await asyncio.to_thread(clear_leftovers, self._node.home)
         await asyncio.to_thread(self._node.artifacts.open)
+        self._node.gpus.start()
         await self.jobs.start()
 
     async def stop(self) -> None:
@@ -151,6 +157,10 @@ class Agent:
             self.jobs.close(), *(instance.stop() for instance in self._instances.values())
         )
         await asyncio.gather(*self._stops)
+        await self._node.gpus.close()
+
+    def list_gpus(self) -> GpuList:
+        return self._node.gpus.report()
 
     def list_instances(self) -> InstanceList:
         reports = tuple(instance.report for instance in self._instances.values())

@@ -143,6 +143,7 @@ def create_app(agent: Agent) -> Starlette:
             *job_routes(agent.jobs),
             Route("/metrics", routes.metrics, methods=["GET"]),
             Route("/problems", routes.problems, methods=["GET"]),
+            Route("/gpus", routes.list_gpus, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
         ],
         exception_handlers={SagehenError: _answer_error},
@@ -194,6 +195,9 @@ class _Routes:
 
     async def problems(self, request: Request) -> Response:
         return answer_json(await self._agent.problems())
+
+    async def list_gpus(self, request: Request) -> Response:
+        return answer_json(self._agent.list_gpus())
 
     async def health(self, request: Request) -> Response:
         return Response(status_code=200)

@@ -16,6 +16,7 @@ from sagehen.agent.messages import (
 )
 from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
 from sagehen.frame.container_specs import InstanceSpec
+from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 from sagehen.http1.call import LocalAnswer, call_once
 
@@ -99,6 +100,9 @@ class AgentClient:
     async def problems(self) -> list[str]:
         """Says what the node cannot do now, each with the remedy."""
         return self._decode(await self._request("GET", "/problems"), list[str])
+
+    async def gpus(self) -> GpuList:
+        return self._decode(await self._request("GET", "/gpus"), GpuList)
 
     async def check_health(self) -> None:
         self._check(await self._request("GET", "/health"))

@@ -66,7 +66,7 @@ class JobSample(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of one host of a running job, under SageMaker's name."""
 
     name: str
-    """`CPUUtilization`, `MemoryUtilization` or `DiskUtilization`; percent"""
+    """`CPUUtilization` and others of /aws/sagemaker/TrainingJobs; percent"""
     job: str
     host: str
     value: float

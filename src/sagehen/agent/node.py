@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sagehen.agent.artifacts.artifacts import ArtifactCache
+from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.instances.container_plan import Ports
 from sagehen.agent.launchers.launcher import Launcher
 from sagehen.base.clock import Clock
@@ -29,6 +30,8 @@ class Pace:
     ping_timeout_seconds: float = 2.0
     pings_failed_in_a_row: int = 3
     """then the instance is restarted"""
+    gpu_wait_seconds: float = 3.0
+    """for GPUs that others hold; longer than a replaced instance stays in the routes"""
     stop_seconds: float = 30.0
     """from SIGTERM to SIGKILL"""
     next_container_seconds: float = 0.1
@@ -47,5 +50,6 @@ class Node:
     artifacts: ArtifactCache
     launcher: Launcher
     clock: Clock
+    gpus: GpuPool
     ports: Ports = field(default_factory=Ports)
     pace: Pace = field(default_factory=Pace)

@@ -159,6 +159,11 @@ class Home:
         return self.path / "docker-id"
 
     @property
+    def own(self) -> tuple[Path, ...]:
+        """Everything that Sagehen keeps in the home, which may also hold the user's own files."""
+        return (*self.hidden, *self.folders, self.clients, self.path / RESTORING)
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         return (
             self.objects,

@@ -1,11 +1,18 @@
-"""Reads the user's configuration of AWS clients and of pip."""
+"""Reads the user's configuration of AWS clients, of pip and of CUDA."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ClientChoices", "client_choices", "client_variables", "docker_host", "pip_variables"]
+__all__ = [
+    "ClientChoices",
+    "client_choices",
+    "client_variables",
+    "cuda_devices",
+    "docker_host",
+    "pip_variables",
+]
 
 _STRONGER = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_USE_FIPS_ENDPOINT")
 _SDK_CONFIGURATION = "~/.config/sagemaker/config.yaml"
@@ -68,3 +75,12 @@ def pip_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
         if file.is_file():
             variables.setdefault("PIP_CONFIG_FILE", str(file))
     return variables
+
+
+def cuda_devices(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | None:
+    """Returns CUDA_VISIBLE_DEVICES, to which GPU programs of this user are limited; None where it
+    is not set."""
+    devices = environ.get("CUDA_VISIBLE_DEVICES")
+    if devices is None:
+        return None
+    return tuple(device.strip() for device in devices.split(",") if device.strip())

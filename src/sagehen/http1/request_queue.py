@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, Protocol
 
@@ -37,7 +38,7 @@ class ConnectionHost(Protocol):
     def limit_hit(self, limit: ConnectionLimit) -> None: ...
 
 
-class RequestQueue:
+class RequestQueue(ABC):
     """Begins requests, writes their answers in order, and paces reading."""
 
     __slots__ = (
@@ -74,14 +75,15 @@ class RequestQueue:
 
     # For the server's own connection class
 
+    @abstractmethod
     def make_exchange(self) -> Exchange:
-        raise NotImplementedError
+        """Called at the head of each request."""
 
+    @abstractmethod
     def handler_of(self, exchange: Any) -> Handler:
         """Called with an own exchange when it begins; one with a `fault` must be refused."""
-        raise NotImplementedError
 
-    def turn_of(self, exchange: Any) -> None:
+    def turn_of(self, exchange: Any) -> None:  # noqa: B027
         """Called when all requests before one that had begun at once are answered."""
 
     # Called by exchanges

@@ -50,10 +50,11 @@ def endpoint(cli, deploy, queue):
 def receive(sqs, queue):
     """The messages that come next, without SNS's JSON around them."""
     receive = f"receive-message --queue-url {queue} --wait-time-seconds 20"
-    answer = sqs(f"{receive} --max-number-of-messages 10")
-    for message in answer["Messages"]:
+    # It prints nothing where nothing has come in these 20 s.
+    messages = (sqs(f"{receive} --max-number-of-messages 10") or {}).get("Messages", [])
+    for message in messages:
         sqs(f"delete-message --queue-url {queue} --receipt-handle", message["ReceiptHandle"])
-    return [json.loads(message["Body"])["Message"] for message in answer["Messages"]]
+    return [json.loads(message["Body"])["Message"] for message in messages]
 
 
 def received(sqs, queue, inference_id):

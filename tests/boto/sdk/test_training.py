@@ -248,7 +248,7 @@ def test_a_script_that_fails_says_why(sdk, session, source, usual):
     assert reason in str(raised.value)
     assert reason.startswith(
         "AlgorithmError: ExecuteUserScriptError:\nExitCode 1\n"
-        'ErrorMessage "ValueError: no such luck"'
+        'ErrorMessage "ValueError: no such luck (bad.py, line 1)"'
     )
     assert reason.endswith('bad.py --epochs 3", exit code: 1')
 
@@ -288,7 +288,7 @@ def test_a_job_is_stopped_and_what_it_wrote_is_kept(sdk, session, source, usual,
     job.stop()
     # The SDK takes Stopping for an end.
     waiter = session.sagemaker_client.get_waiter("training_job_completed_or_stopped")
-    waiter.wait(TrainingJobName=job.name, WaiterConfig={"Delay": 0.1, "MaxAttempts": 600})
+    waiter.wait(TrainingJobName=job.name, WaiterConfig={"Delay": 0.1, "MaxAttempts": 1200})
     assert session.describe_training_job(job.name)["TrainingJobStatus"] == "Stopped"
     attached = sdk.sklearn.SKLearn.attach(job.name, sagemaker_session=session)
     assert read_archive(aws, attached.model_data) == {"half": b"half"}

@@ -1,17 +1,13 @@
-"""The wheel and the sdist: they build and hold everything. `test_demo.py` runs the wheel's demo."""
+"""The wheel and the sdist: they build and hold everything. `test_demo.py` runs the wheel's server
+and demo."""
 
 import hashlib
-import subprocess
 import tarfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from sagehen import __version__
-from support.plain_http import ask
-from support.server import clean_environment, eventually, run_to_its_end
+from support.server import clean_environment, run_to_its_end
 from support.wheels import package_wheel
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -49,21 +45,3 @@ def test_the_installed_wheel_says_its_version(scripts: Path) -> None:
     assert run_to_its_end(where, environment).startswith(str(scripts.parent))
     said = run_to_its_end([str(scripts / "sagehen"), "--version"], environment)
     assert said == f"sagehen {__version__}\n"
-
-
-@pytest.fixture
-def server(scripts: Path, short_path: Path) -> Iterator[Path]:
-    """The home of a server that the installed wheel runs."""
-    home = short_path / "home"
-    command = [scripts / "sagehen", "up", "--port", "0", "--home", home]
-    with subprocess.Popen(command, env=clean_environment(), stdout=subprocess.DEVNULL) as process:
-        try:
-            eventually((home / "run" / "address").exists)
-            yield home
-        finally:
-            process.terminate()
-    assert process.returncode == 0
-
-
-def test_the_installed_wheel_runs_a_server(server: Path) -> None:
-    assert ask((server / "run" / "address").read_text() + "/_sagehen/health").status == 200

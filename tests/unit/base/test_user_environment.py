@@ -1,6 +1,6 @@
-"""What pip is told by the user's environment."""
+"""What pip and CUDA are told by the user's environment."""
 
-from sagehen.base.user_environment import pip_variables
+from sagehen.base.user_environment import cuda_devices, pip_variables
 
 
 def test_the_users_settings_of_pip_are_found(tmp_path, monkeypatch):
@@ -16,3 +16,9 @@ def test_the_users_settings_of_pip_are_found(tmp_path, monkeypatch):
         "PIP_CERT": "/own",
         "PIP_CONFIG_FILE": str(file),
     }
+
+
+def test_cuda_devices_may_be_none_or_unset():
+    assert cuda_devices({}) is None
+    assert cuda_devices({"CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert cuda_devices({"CUDA_VISIBLE_DEVICES": "1, GPU-5d5b"}) == ("1", "GPU-5d5b")

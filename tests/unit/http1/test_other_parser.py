@@ -91,7 +91,7 @@ requests = st.tuples(
 ).map(b"".join)
 
 
-@settings(some, max_examples=250)
+@settings(some, max_examples=150)
 @given(st.lists(requests, min_size=1, max_size=4).map(b"".join), cuts)
 async def test_another_parser_sees_the_same_requests(data, where):
     """Whoever relays to us, and is not more lenient than that one, is not misunderstood."""
@@ -100,7 +100,7 @@ async def test_another_parser_sees_the_same_requests(data, where):
     assert as_we_read(cut(data, where)) == ours
 
 
-@settings(some, max_examples=250)
+@settings(some, max_examples=150)
 @given(st.lists(requests, min_size=1, max_size=4), cuts)
 async def test_known_heads_are_read_as_the_parser_reads_them(sent, where):
     known_heads = KnownHeads()

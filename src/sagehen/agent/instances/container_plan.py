@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
+from sagehen.agent.launchers.container_view import container_view
 from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan
 from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec
+from sagehen.frame.gpus import WHOLE, read_fraction
 from sagehen.frame.images import Launch
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ __all__ = [
     "PortRange",
     "Ports",
     "choose_address",
-    "hidden_paths",
+    "fraction_variables",
     "plan_image",
     "plan_launch",
 ]
@@ -128,7 +130,8 @@ class ContainerPaths:
     @property
     def socket(self) -> Path:
         suffix = "" if self.number == 1 else f"-{self.number}"
-        return self.home.run / f"{self.spec.instance_id}{suffix}.sock"
+        # In a folder of its own: the container sees nothing else of `run`.
+        return self.home.run / f"{self.spec.instance_id}{suffix}" / "http.sock"
 
     @property
     def log(self) -> Path:
@@ -139,6 +142,7 @@ class ContainerPaths:
 
 def choose_address(paths: ContainerPaths, launch: Launch, ports: PortRange) -> str:
     if launch.adapter is not None:
+        paths.socket.parent.mkdir(mode=0o700, exist_ok=True)
         paths.socket.unlink(missing_ok=True)
         return f"unix:{paths.socket}"
     return f"tcp:127.0.0.1:{ports.first}"
@@ -162,14 +166,16 @@ def plan_launch(
         log_bytes=settings.container_log_bytes,
         limits=choose_limits(paths.spec.instance_type, settings),
         base=paths.base,
-        hidden=hidden_paths(paths.home, settings) if paths.container.network_isolation else (),
+        own_folder=paths.folder,
+        view=container_view(paths.home, settings, paths.folder, paths.socket.parent),
     )
 
 
 def plan_image(paths: ContainerPaths, settings: "Settings") -> LaunchPlan:
     """Plans a container of the image itself, which has nothing of this machine's."""
     container, spec = paths.container, paths.spec
-    environment = {**_regions(settings), **_chosen(container)}
+    suggested = {**_regions(settings), **fraction_variables(container.environment)}
+    environment = suggested | _chosen(container)
     if container.multi_model:
         environment["SAGEMAKER_MULTI_MODEL"] = "true"
     return LaunchPlan(
@@ -198,12 +204,6 @@ def plan_image(paths: ContainerPaths, settings: "Settings") -> LaunchPlan:
             },
         ),
     )
-
-
-def hidden_paths(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    """Paths that containers with network isolation must not see."""
-    file = settings.config
-    return (*home.hidden, file) if file is not None and file.parent == home.path else home.hidden
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,6 +245,18 @@ def _user_command(paths: ContainerPaths, command: tuple[str, ...], address: str)
     )
 
 
+def fraction_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns the frameworks' own variables for a share of a GPU's memory. PyTorch has none: our
+    model server calls its function. Raises Invalid."""
+    fraction = read_fraction(environment)
+    if fraction is None or fraction == WHOLE:
+        return {}
+    return {
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # TensorFlow takes all memory otherwise
+        "XLA_PYTHON_CLIENT_MEM_FRACTION": f"{float(fraction):g}",  # JAX: 0.75 otherwise
+    }
+
+
 def _installer_variables(paths: ContainerPaths) -> dict[str, str]:
     # Only the installer knows why it was slow, so it must give up first.
     seconds = max(1, int(paths.spec.startup_timeout_seconds) - STARTUP_MARGIN_SECONDS)
@@ -265,6 +277,7 @@ def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
         # The gateway must give up first.
         "SAGEMAKER_MODEL_SERVER_TIMEOUT": f"{settings.invocation_timeout_seconds + 1:g}",
         **_regions(settings),
+        **fraction_variables(container.environment),
     }
     fixed = {
         BASE_MARK: str(paths.base),

@@ -3,14 +3,15 @@
 import re
 from collections.abc import Sequence
 
-from sagehen.base.container_exits import hint
 from sagehen.base.errors import ArtifactError, ArtifactRejected, SagehenError
+from sagehen.base.user_code_errors import describe_exception
 
 __all__ = [
     "cannot_start",
     "explain",
     "failed_artifact",
     "failed_ping",
+    "no_capacity",
     "service_failure",
     "shorten",
 ]
@@ -20,13 +21,12 @@ SHOWN_LINES = 3
 
 _SERVER_INFO = re.compile(r" INFO sagehen\.containers\.modelserver\b")
 """the model server's own log lines"""
-_REASON_FOLLOWS = re.compile(
-    r" ERROR sagehen\.containers\.modelserver\.program: The model could not be loaded\.$"
+_LOAD_FAILURE = re.compile(
+    r" CRITICAL sagehen\.containers\.modelserver\.program: The model could not be loaded: (.+)$"
 )
 _ROUTINE = re.compile(r"([-0-9:, ]+ )?INFO\b")
 _NUMBERED = re.compile(r"container-[0-9]+")
 _OWN_EXCEPTION = re.compile(r"^sagehen\.[\w.]+: ")
-_LOCATION = re.compile(r'^File "(?:.*/)?([^"/]+)", line ([0-9]+)$')
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
 
 
@@ -65,6 +65,15 @@ def failed_artifact(number: int, url: str, error: SagehenError) -> str:
     return shorten(f"{message} ({error})")
 
 
+def no_capacity(cause: str) -> str:
+    # SageMaker's sentence; its SDK looks for "CapacityError".
+    return shorten(
+        "CapacityError: Unable to provision requested ML compute capacity due to "
+        "InsufficientInstanceCapacity error. Please retry using a different ML instance type or "
+        f"after some time. ({cause})"
+    )
+
+
 def service_failure(cause: str) -> str:
     return shorten(
         "Request to service failed. If failure persists after retry, contact customer support. "
@@ -73,42 +82,18 @@ def service_failure(cause: str) -> str:
 
 
 def explain(lines: Sequence[str]) -> str:
-    """Returns a log's last exception, or else its last lines."""
+    """Returns why a log's program ended: what our model server says, or else the log's last
+    exception, or else its last lines."""
     printed = [line.strip() for line in lines if line.strip() and not _SERVER_INFO.search(line)]
-    load_error = _after_last(_REASON_FOLLOWS, printed)
-    printed = load_error or printed
     for index, line in reversed(list(enumerate(printed))):
+        if load_failure := _LOAD_FAILURE.search(line):
+            return load_failure[1]
         if _EXCEPTION.match(line):
-            location = _syntax_location(printed[:index]) if _is_syntax_error(line) else ""
-            return line + location + (hint(line) or (_module_hint(line) if load_error else ""))
+            return describe_exception(line, printed[:index])
         if prefix := _OWN_EXCEPTION.match(line):
             return line[prefix.end() :]
     unusual = [line for line in printed if not _ROUTINE.match(line)]
     return " | ".join((unusual or printed)[-SHOWN_LINES:])
-
-
-def _module_hint(line: str) -> str:
-    if not line.startswith("ModuleNotFoundError: "):
-        return ""
-    return (
-        " (pack the module into code, beside the script, or name its package in "
-        "code/requirements.txt)"
-    )
-
-
-def _after_last(pattern: re.Pattern[str], lines: list[str]) -> list[str]:
-    matches = [at for at, line in enumerate(lines) if pattern.search(line)]
-    return lines[matches[-1] + 1 :] if matches else []
-
-
-def _is_syntax_error(line: str) -> bool:
-    return line.startswith(("SyntaxError", "IndentationError", "TabError"))
-
-
-def _syntax_location(above: list[str]) -> str:
-    """Python prints it in a line above the error."""
-    matches = [match for line in above if (match := _LOCATION.match(line))]
-    return f" ({matches[-1][1]}, line {matches[-1][2]})" if matches else ""
 
 
 def shorten(text: str) -> str:

@@ -7,7 +7,6 @@ Starting ─► InService ─► Starting (it died or stopped answering) ─► 
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from uuid import uuid4
@@ -16,21 +15,17 @@ from sagehen.agent.artifacts.artifacts import Artifact
 from sagehen.agent.artifacts.fetch import ModelData
 from sagehen.agent.artifacts.folders import give_folder, remove_tree
 from sagehen.agent.errors import CannotStart, ContainerUnhealthy, InstanceFailed
+from sagehen.agent.gpus.pool import GpuShare, NoCapacity
 from sagehen.agent.instances.container_plan import ContainerPaths
 from sagehen.agent.instances.failures import (
     cannot_start,
     failed_artifact,
     failed_ping,
+    no_capacity,
     service_failure,
 )
-from sagehen.agent.instances.limits import (
-    InstanceLimit,
-    LimitHits,
-    Utilization,
-    add_hits,
-    choose_limits,
-)
 from sagehen.agent.instances.running import RunningContainer, start_container
+from sagehen.agent.instances.usage import InstanceUsage
 from sagehen.agent.messages import LoadedModel, Sample
 from sagehen.agent.multimodel.caches import ModelCaches
 from sagehen.agent.node import Node
@@ -44,6 +39,7 @@ from sagehen.frame.container_specs import (
     InstanceState,
     write_end,
 )
+from sagehen.frame.gpus import GpuHolder, instance_fraction
 from sagehen.frame.images import find_launch
 from sagehen.frame.s3_locations import parse_location
 
@@ -73,11 +69,9 @@ class Instance:
         self._artifacts: list[Artifact] = []
         self._running: list[RunningContainer] = []
         self._run_id = ""
-        self._past_hits: Counter[InstanceLimit] = Counter()
         self._models = ModelCaches(spec, node)
-        self._utilization = Utilization(
-            choose_limits(spec.instance_type, node.settings), node.home.path, node.clock
-        )
+        self._usage = InstanceUsage(spec, node)
+        self._gpus: GpuShare | None = None
         self._lifecycle: asyncio.Task[None] | None = None
         self._work: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -107,32 +101,12 @@ class Instance:
         self._models.touch(names, released, hostname)
 
     async def samples(self) -> list[Sample]:
-        processes = [running.process for running in self._running]
-        memory = sum(await asyncio.gather(*(process.memory_bytes() for process in processes)))
-        seconds = sum(await asyncio.gather(*(process.cpu_seconds() for process in processes)))
-        utilization = await asyncio.to_thread(self._utilization.read, memory, seconds)
-        values = {"InstanceMemoryBytes": memory, **utilization, **self._models.values()}
-        hits = self._past_hits + Counter(self._running_hits())
-        return [
-            *(self._sample(name, value) for name, value in values.items()),
-            *(self._sample("InstanceLimitHits", hits[limit], limit) for limit in InstanceLimit),
-        ]
-
-    def _running_hits(self) -> LimitHits:
-        return add_hits(running.process.hits() for running in self._running)
-
-    def _sample(self, name: str, value: float, limit: InstanceLimit | None = None) -> Sample:
-        return Sample(
-            name=name,
-            endpoint=self.spec.endpoint_name,
-            variant=self.spec.variant_name,
-            instance=self.spec.instance_id,
-            value=value,
-            limit=limit,
-        )
+        return await self._usage.samples(self._running, self._gpus, self._models.values())
 
     async def _end(self) -> None:
         self._change(InstanceState.STOPPING)
+        if self._gpus is not None:
+            self._gpus.leave()
         if self._work is not None:
             self._work.cancel()
         if self._lifecycle is not None:
@@ -151,6 +125,7 @@ class Instance:
         try:
             if predecessor is not None:
                 await predecessor.stop()
+            self._gpus = await self._reserve_gpus()
             await self._fetch_artifacts()
             await self._keep_running()
         except InstanceFailed as failed:
@@ -158,6 +133,24 @@ class Instance:
         except Exception as error:
             log.exception("An instance failed.", extra=self._about("instance_failed"))
             self._fail(service_failure(f"{type(error).__name__}: {error}"))
+
+    async def _reserve_gpus(self) -> GpuShare:
+        """Raises InstanceFailed."""
+        spec = self.spec
+        holder = GpuHolder(
+            endpoint=spec.endpoint_name, variant=spec.variant_name, instance=spec.instance_id
+        )
+        try:
+            return await self._node.gpus.reserve(
+                spec.instance_type,
+                (holder,),
+                instance_fraction([container.environment for container in spec.containers]),
+                wait_seconds=self._node.pace.gpu_wait_seconds,
+            )
+        except NoCapacity as error:
+            raise InstanceFailed(no_capacity(str(error))) from error
+        except Invalid as error:
+            raise InstanceFailed(cannot_start(spec.variant_name, str(error))) from error
 
     async def _fetch_artifacts(self) -> None:
         for paths in self._paths:
@@ -244,9 +237,10 @@ class Instance:
 
     async def _start(self) -> None:
         self._run_id = uuid4().hex
+        gpus = None if self._gpus is None else self._gpus.hosts[0]
         try:
             for paths in self._paths:
-                self._running.append(await start_container(paths, self._node))
+                self._running.append(await start_container(paths, self._node, gpus))
         except CannotStart as error:
             raise InstanceFailed(cannot_start(self.spec.variant_name, str(error))) from error
         waits = [asyncio.create_task(running.wait_until_healthy()) for running in self._running]
@@ -347,10 +341,12 @@ class Instance:
     async def _stop_containers(self, grace_seconds: float) -> None:
         await self._models.close()
         await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
-        self._past_hits.update(self._running_hits())
+        self._usage.keep_hits(self._running)
         self._running.clear()
 
     async def _release(self) -> None:
+        if self._gpus is not None:
+            self._gpus.release()
         while self._artifacts:
             await self._node.artifacts.release(self._artifacts.pop())
         home, instance_id = self._node.home, self.spec.instance_id

@@ -36,8 +36,11 @@ def clear_leftovers(home: Home) -> None:
                 remove_tree(entry)
             else:
                 log.warning("%s is not a folder of Sagehen's and is left alone.", entry)
-    for socket in home.run.glob("i-*.sock"):
-        if INSTANCE_NAME.match(socket.stem):  # a container's number may follow
+    for folder in home.run.glob("i-*/"):
+        if INSTANCE_NAME.match(folder.name):  # a container's number may follow
+            remove_tree(folder)
+    for socket in home.run.glob("i-*.sock"):  # of earlier versions
+        if INSTANCE_NAME.match(socket.stem):
             socket.unlink(missing_ok=True)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sagehen.agent.errors import CannotStart
@@ -93,6 +93,7 @@ class RunningContainer:
         await asyncio.wait({self.exited}, timeout=KILL_SECONDS)
         with contextlib.suppress(OSError):
             self.paths.socket.unlink(missing_ok=True)
+            self.paths.socket.parent.rmdir()
 
     async def describe_ports(self) -> str:
         """Says where the container listens if not on its own port; else ""."""
@@ -128,8 +129,13 @@ class RunningContainer:
         return f"{reason}; {ending}"
 
 
-async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer:
+async def start_container(
+    paths: ContainerPaths, node: Node, gpus: tuple[str, ...] | None = None
+) -> RunningContainer:
     """The container's folder must exist.
+
+    Args:
+        gpus: as in LaunchPlan.
 
     Raises:
         CannotStart: the image is unknown, or its command cannot be run.
@@ -140,7 +146,7 @@ async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer
         raise CannotStart(f"the image {paths.container.image} is not known")
     if launch.docker:
         plan = plan_image(paths, node.settings)
-        process = await node.launcher.start(plan)
+        process = await node.launcher.start(replace(plan, gpus=gpus))
         assert process.address is not None
         exited = asyncio.create_task(process.wait())
         return RunningContainer(paths, process.address, process, exited, node.pace, base=IMAGE_BASE)
@@ -149,7 +155,7 @@ async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer
         on_failure.callback(node.ports.release, ports)
         address = choose_address(paths, launch, ports)
         plan = plan_launch(paths, launch, address, ports, node.settings)
-        process = await node.launcher.start(plan)
+        process = await node.launcher.start(replace(plan, gpus=gpus))
         on_failure.pop_all()
     exited = asyncio.create_task(process.wait())
     exited.add_done_callback(lambda _: node.ports.release(ports))

@@ -2,15 +2,17 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sagehen.agent.instances.container_plan import SYSTEM_PATH, hidden_paths
+from sagehen.agent.instances.container_plan import SYSTEM_PATH, fraction_variables
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
 from sagehen.agent.jobs.failures import JobFailed
 from sagehen.agent.jobs.host_folders import FIRST_HOST, HostPaths
 from sagehen.agent.jobs.network import SHARED_ADDRESS
+from sagehen.agent.launchers.container_view import container_view
 from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan
 from sagehen.base.address import client_url
 from sagehen.base.credentials import load_credentials
@@ -29,13 +31,18 @@ PROGRAM = "sagemaker_program"
 
 
 def plan_job_launch(
-    paths: HostPaths, settings: "Settings", base: Path, master_port: int
+    paths: HostPaths,
+    settings: "Settings",
+    base: Path,
+    master_port: int,
+    gpus: tuple[str, ...] | None = None,
 ) -> LaunchPlan:
     """Reads two small files.
 
     Args:
         base: the container's path of `place.base`.
         master_port: for the first host.
+        gpus: as in LaunchPlan.
 
     Raises:
         JobFailed: no program is named.
@@ -43,7 +50,7 @@ def plan_job_launch(
     """
     spec = paths.spec
     if is_image(spec, settings):
-        return _plan_image(paths, settings)
+        return replace(_plan_image(paths, settings), gpus=gpus)
     command, folder = _command(paths, settings)
     return LaunchPlan(
         instance_id=f"{spec.attempt_id}-{paths.host}",
@@ -56,7 +63,9 @@ def plan_job_launch(
         limits=choose_limits(spec.instance_type, settings),
         base=paths.base,
         hosts=paths.hosts,
-        hidden=_hidden(paths.home, settings) if spec.network_isolation else (),
+        gpus=gpus,
+        own_folder=paths.folder,
+        view=container_view(paths.home, settings, paths.folder),
     )
 
 
@@ -80,6 +89,7 @@ def _plan_image(paths: HostPaths, settings: "Settings") -> LaunchPlan:
     suggested = {
         "AWS_DEFAULT_REGION": settings.region,
         "SAGEMAKER_REGION": settings.region,
+        **fraction_variables(spec.environment),
         **access,
     }
     return LaunchPlan(
@@ -133,11 +143,6 @@ def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], P
     raise JobFailed(_no_program(spec))
 
 
-def _hidden(home: Home, settings: "Settings") -> tuple[Path, ...]:
-    # The server's sockets need no keys.
-    return (*hidden_paths(home, settings), home.run)
-
-
 def _no_program(spec: JobSpec) -> str:
     return (
         f"AlgorithmError: Nothing says which program the image {spec.image} is to run. Give the "
@@ -166,6 +171,7 @@ def _environment(
         "MASTER_ADDR": SHARED_ADDRESS if base == paths.base else FIRST_HOST,
         "MASTER_PORT": str(master_port),
         **pip_variables(),
+        **fraction_variables(spec.environment),
         **({} if spec.network_isolation else _access(paths.home, settings)),
     }
     fixed = {

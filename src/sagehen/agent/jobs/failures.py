@@ -14,6 +14,7 @@ __all__ = [
     "disk_full",
     "download_failed",
     "internal_error",
+    "no_capacity",
     "nothing_found",
     "out_of_memory",
     "script_failed",
@@ -85,6 +86,13 @@ def cannot_run(cause: str) -> str:
     return (
         "AlgorithmError: CannotStartContainerError. Please ensure the container starts correctly "
         f"when invoked with 'docker run <image> train' ({cause})"
+    )
+
+
+def no_capacity(cause: str) -> str:
+    return (
+        "CapacityError: Unable to provision requested ML compute capacity. Please retry using a "
+        f"different ML instance type. ({cause})"
     )
 
 

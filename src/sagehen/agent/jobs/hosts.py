@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from sagehen.agent.errors import CannotStart
+from sagehen.agent.gpus.pool import GpuShare
 from sagehen.agent.instances.limits import Utilization
 from sagehen.agent.jobs.container_plan import plan_job_launch
 from sagehen.agent.jobs.context import JobContext
@@ -39,6 +40,8 @@ class JobHost:
     exited: asyncio.Task[int]
 
     utilization: Utilization
+    gpus: GpuShare | None = None
+    """of all hosts"""
 
     @property
     def status(self) -> int | None:
@@ -48,6 +51,8 @@ class JobHost:
         memory = await self.process.memory_bytes()
         seconds = await self.process.cpu_seconds()
         utilization = await asyncio.to_thread(self.utilization.read, memory, seconds)
+        if self.gpus is not None:
+            utilization |= self.gpus.utilization(self.paths.number - 1)
         job = self.paths.spec.job_name
         return [
             JobSample(name=name, job=job, host=self.paths.host, value=value)
@@ -89,8 +94,11 @@ class JobHosts:
     def failed(self) -> JobHost | None:
         return next((host for host in self._hosts if host.status), None)
 
-    async def start(self) -> None:
+    async def start(self, gpus: GpuShare | None = None) -> None:
         """Starts all containers; on errors the caller ends those that were started.
+
+        Args:
+            gpus: of all hosts; None: each sees what the machine has.
 
         Raises:
             JobFailed: no program is named, or it cannot be run.
@@ -100,19 +108,20 @@ class JobHosts:
         hosts_file = self._network.hosts_file([paths.host for paths in self._paths])
         for paths in self._paths:
             paths.hosts.write_text(hosts_file)
-            await self._start(paths, self._network)
+            await self._start(paths, self._network, gpus)
 
-    async def _start(self, paths: HostPaths, network: JobNetwork) -> None:
+    async def _start(self, paths: HostPaths, network: JobNetwork, gpus: GpuShare | None) -> None:
         launcher = self._context.launcher
         base = launcher.container_base(paths.base)
-        plan = plan_job_launch(paths, self._context.settings, base, network.master_port)
+        visible = None if gpus is None else gpus.hosts[paths.number - 1]
+        plan = plan_job_launch(paths, self._context.settings, base, network.master_port, visible)
         try:
             process = await launcher.start(replace(plan, listener=self._metrics.lines()))
         except CannotStart as error:
             raise JobFailed(cannot_run(str(error))) from error
         utilization = Utilization(plan.limits, paths.home.path, self._context.clock)
         exited = asyncio.create_task(process.wait())
-        self._hosts.append(JobHost(paths, process, exited, utilization))
+        self._hosts.append(JobHost(paths, process, exited, utilization, gpus))
 
     async def samples(self) -> list[JobSample]:
         running = [host for host in self._hosts if host.status is None]

@@ -14,18 +14,21 @@ import msgspec
 
 from sagehen.agent.artifacts.folders import is_disk_full, remove_tree
 from sagehen.agent.changes import Changes
+from sagehen.agent.gpus.pool import GpuShare, NoCapacity
 from sagehen.agent.jobs.container_plan import network_interface
 from sagehen.agent.jobs.context import EndedReports, JobContext
 from sagehen.agent.jobs.data.data import JobData
 from sagehen.agent.jobs.data.transfers import DiskFull
 from sagehen.agent.jobs.disk import watch_disk_space, watch_volumes
-from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code
+from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code, no_capacity
 from sagehen.agent.jobs.host_folders import host_paths, prepare_folders
 from sagehen.agent.jobs.hosts import JobHosts
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.stop_request import StopState
 from sagehen.agent.messages import JobSample
 from sagehen.base.concurrency import first_of
+from sagehen.base.errors import Invalid
+from sagehen.frame.gpus import GpuHolder, instance_fraction
 from sagehen.frame.job_specs import (
     JobOutcome,
     JobPhase,
@@ -88,6 +91,7 @@ class JobAttempt:
         self._changes = changes
         self._host_paths = host_paths(context.home, spec)
         self._metrics = JobMetrics(spec.metric_definitions, context.clock)
+        self._gpus: GpuShare | None = None
         self._hosts = JobHosts(self._host_paths, context, self._metrics)
         self._data = JobData(self._host_paths, context)
         self._stop = StopState(context.clock, spec.stop_grace_seconds)
@@ -140,6 +144,7 @@ class JobAttempt:
             self._task.cancel()
         await asyncio.wait({self._task})
         await self._hosts.kill()
+        self._release_gpus()
         await self._data.halt()
         if await self._data.is_disk_low():
             # Saving the report needs disk space.
@@ -172,12 +177,14 @@ class JobAttempt:
             return AttemptEnding(outcome=JobOutcome.LOST, reason=str(JobLost(cause)))
 
     async def _run_phases(self) -> AttemptEnding:
+        await self._unless_stopped(self._reserve_gpus())
         self._enter_phase(JobPhase.DOWNLOADING)
         await self._unless_stopped(self._data.fetch())
         try:
             ending = await self._train()
         finally:
             await self._hosts.kill()
+            self._release_gpus()
         try:
             await self._upload_results(ending)
         except DiskFull as full:
@@ -199,6 +206,29 @@ class JobAttempt:
                 extra=self._about("not_kept"),
             )
         return ending
+
+    async def _reserve_gpus(self) -> None:
+        """Raises JobFailed."""
+        spec = self.spec
+        holders = [
+            GpuHolder(training_job=spec.job_name, host=paths.host) for paths in self._host_paths
+        ]
+        try:
+            self._gpus = await self._context.gpus.reserve(
+                spec.instance_type,
+                holders,
+                instance_fraction([spec.environment]),
+                wait_seconds=self._context.settings.job_gpu_patience_seconds,
+                patient=True,
+            )
+        except NoCapacity as error:
+            raise JobFailed(no_capacity(str(error))) from error
+        except Invalid as error:
+            raise JobFailed(f"ClientError: {error}") from error
+
+    def _release_gpus(self) -> None:
+        if self._gpus is not None:
+            self._gpus.release()
 
     async def _upload_results(self, ending: AttemptEnding) -> None:
         self._is_uploading = True
@@ -223,7 +253,7 @@ class JobAttempt:
     async def _train(self) -> AttemptEnding:
         clock = self._context.clock
         started = clock.monotonic()
-        await self._hosts.start()
+        await self._hosts.start(self._gpus)
         self._enter_phase(JobPhase.TRAINING)
         side_tasks = [asyncio.create_task(self._data.keep_checkpoints())]
         if self.spec.metric_definitions:

@@ -1,92 +1,200 @@
 """The first program in a container's process: ties its life to the agent's, then execs the command.
 
-    python -ISs become_container.py AGENT_PID REPORT_FD CGROUP_PROCS BASE HOSTS HIDDEN
-        COMMAND [ARGUMENT …]
+    python -ISs become_container.py AGENT_PID REPORT_FD [OPTION=VALUE …] -- COMMAND [ARGUMENT …]
 
 It is a program and not a function between fork and exec: after a fork of a process with threads,
 Python code may wait forever for a lock that no thread holds any more. It imports nothing of the
-platform, and of the standard library only built-in or C modules: `os`, `signal`, `ctypes` and
-`contextlib` would double its start time.
+platform but `container_files`, and of the standard library only built-in or C modules: `os`,
+`signal`, `ctypes` and `contextlib` would double its start time.
 
-CGROUP_PROCS is the `cgroup.procs` file to join, BASE the folder to mount at /opt/ml, HOSTS the file
-to mount at /etc/hosts, HIDDEN the paths to hide, as FOLDER//NAME/NAME…. Each may be `-` for none;
-HOSTS and HIDDEN need BASE. On failure the errno is written to REPORT_FD, with what failed unless
-that was the command; success closes it.
+    cgroup=FILE                 the `cgroup.procs` to join
+    base=FOLDER                 seen at /opt/ml; the options below need it
+    hosts=FILE                  seen at /etc/hosts
+    cover=FOLDER//NAME/NAME…    a folder without these entries, read-only
+    overlay=FOLDER              a folder whose changes stay in the container
+    private=FOLDER//SOURCE//MODE  the container's own SOURCE, made if missing, seen at FOLDER
+    memory=FOLDER//BYTES        a folder in memory
+    empty=FOLDER                an empty folder
+    shown=PATH                  visible though it lies in one of these folders
+    processes=own               pid and IPC namespaces, with their own /proc
+
+All but the first three and `processes` may be repeated. A new kind of namespace is a flag in
+`_namespaces`, its set-up a step of `_main` between `files` and `processes`: there the process has
+all rights in its namespaces, and is still alone.
+
+REPORT_FD is a pipe, closed when the command runs. Lines in it: `started INIT MAIN` if the container
+is another process than this one, and `failed ERRNO STEP`, where the step is empty if it was the
+command.
 
 With BASE the process gets its own mount namespace, and without full root also a user namespace with
 itself alone. Nothing is written on the machine: if it has no /opt/ml to mount on, the container
 gets another /opt with all that the machine's has.
+
+A pid namespace ends with its first process, which cannot be the command: the kernel would keep most
+signals from it. So this program starts two processes, both children of the agent, and ends:
+
+    agent ─┬─ init     pid 1: does nothing; the agent kills it, and so all others, at the end
+           └─ main     pid 2: becomes the command
 """
 
-import _ctypes
 import _signal  # type: ignore[import-not-found]
-import _stat
 import posix
 import resource
 import sys
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+if __name__ == "__main__":
+    # Isolated from its folder, which is also that of the compiled program.
+    sys.path.insert(0, sys.argv[0].rpartition("/")[0].removesuffix("/__pycache__"))
+    import container_files as files  # type: ignore[import-not-found]
+else:
+    from sagehen.agent.launchers import container_files as files
+
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 24, 36
 _OOM_SCORE = 500
 """of 1000: out of memory, the kernel ends containers first"""
-_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 1, 0x20, 0x1000, 0x4000, 0x80000
-_OPT, _OPT_ML, _HOSTS = "/opt", "/opt/ml", "/etc/hosts"
-_NONE = "-"
+_CLONE_PARENT, _CLONE_NEWIPC, _CLONE_NEWPID = 0x8000, 0x08000000, 0x20000000
+_CLONE_CALLS = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120, "armv7l": 120}
+_MOUNT_MASK = 0o022
+"""for folders made to mount on"""
 _DEFAULT_PATH = b"/bin:/usr/bin"
+_SLEEPERS = ("/bin/sleep", "/usr/bin/sleep")
+_FOREVER = "2147483647"
+
+_LAST_CAPABILITY = 63
+_KEPT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, 31)
+"""Docker's, but for CAP_MKNOD, by which root reads raw disks; without CAP_SYS_ADMIN, which could
+unmount what hides the machine"""
 
 
-class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
-    _type_ = "i"
-
-
-class _UnsignedLong(_ctypes._SimpleCData):  # type: ignore[type-arg]
-    _type_ = "L"
-
-
-class _Function(_ctypes.CFuncPtr):
-    """A C function, as of `ctypes.CDLL(None, use_errno=True)`."""
-
-    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
-    _restype_ = _Int
-
-
-_LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-_PRCTL, _UNSHARE, _MOUNT = (
-    _Function(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "mount")
-)
-
-
-def _main(agent_pid: int, report: int, options: list[str], command: list[str]) -> None:
-    procs, base, hosts, hidden = options
+def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: list[str]) -> None:
     posix.set_inheritable(report, False)
-    doing = b""
+    step = "cgroup"
     try:
-        doing = b" cgroup"
-        if procs != _NONE:
-            _write(procs, str(posix.getpid()))
-        doing = b" mount"
-        if base != _NONE:
-            _mount_all(base, hosts, hidden)
-        doing = b""
+        for procs in options.get("cgroup", ()):
+            files.write(procs, str(posix.getpid()))
+        step = "mount"
+        if "base" in options:
+            files.leave_namespaces(_namespaces(options))
+            mask = posix.umask(_MOUNT_MASK)
+            paths = files.Paths(
+                options.get("shown", []), options.get("private", []), options["base"][0]
+            )
+            step = "files"
+            paths.cover(options.get("cover", []))
+            step = "overlay"
+            files.overlay(options.get("overlay", []))
+            step = "files"
+            paths.mount_private()
+            files.mount_memory(options.get("memory", []))
+            files.empty(options.get("empty", []))
+            paths.show()
+            step = "mount"
+            paths.mount_opt_ml(*options.get("hosts", [None]))
+            posix.umask(mask)
+        step = "processes"
+        if "processes" in options:
+            _enter_processes(agent_pid, report)
         # Only now: a change of credentials resets the signal.
-        _PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
-        if posix.getppid() != agent_pid:
-            return  # the agent has died: no signal would come
-        _prepare()
+        _die_with(agent_pid)
+        if "processes" in options:
+            files.mount_proc()
+        step = ""
+        _prepare(confined="cover" in options)
         _execute(command)
     except OSError as error:
-        posix.write(report, str(error.errno).encode() + doing)
+        posix.write(report, f"failed {error.errno} {step}\n".encode())
 
 
-def _prepare() -> None:
+def _namespaces(options: dict[str, list[str]]) -> int:
+    flags: int = files.CLONE_NEWNS
+    return flags | (_CLONE_NEWPID | _CLONE_NEWIPC if "processes" in options else 0)
+
+
+def _enter_processes(agent_pid: int, report: int) -> None:
+    """Returns in the main process only."""
+    init = _clone_sibling()
+    if init == 0:
+        _be_init(agent_pid)
+    try:
+        main = _clone_sibling()
+    except OSError:
+        posix.kill(init, _signal.SIGKILL)
+        raise
+    if main:
+        posix.write(report, f"started {init} {main}\n".encode())
+        posix._exit(0)
+    posix.setsid()
+
+
+def _clone_sibling() -> int:
+    """Forks a child of this process's parent; returns 0 in the child."""
+    number = _CLONE_CALLS.get(posix.uname().machine)
+    if number is None:
+        raise OSError(38, "no such system call is known")
+    arguments = (number, _CLONE_PARENT | _signal.SIGCHLD, 0, 0, 0, 0)
+    pid = int(files.SYSCALL(*map(files.UnsignedLong, arguments)))
+    if pid < 0:
+        files.check(pid)
+    return pid
+
+
+def _be_init(agent_pid: int) -> None:
+    try:
+        _die_with(agent_pid)
+        posix.setsid()
+        posix.chdir("/")
+        null = posix.open("/dev/null", posix.O_RDWR)
+        for descriptor in range(3):
+            posix.dup2(null, descriptor)  # else the container's log would not end before it
+        _reset_signals()
+        # Inherited by the next program: the kernel reaps the orphans.
+        _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
+        for program in _SLEEPERS:
+            try:
+                posix.execv(program, [program, _FOREVER])
+            except OSError:
+                continue
+        posix.closerange(3, 256)
+        while True:
+            _signal.pause()
+    finally:
+        posix._exit(1)
+
+
+def _die_with(agent_pid: int) -> None:
+    files.PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
+    if _parent() != agent_pid:
+        posix._exit(127)  # the agent has died: no signal would come
+
+
+def _parent() -> int:
+    """As the agent's namespace counts, if /proc is still the agent's."""
+    parent = posix.getppid()
+    if parent:
+        return parent
+    stat = posix.open("/proc/self/stat", posix.O_RDONLY)
+    try:
+        return int(posix.read(stat, 4096).rpartition(b")")[2].split()[1])
+    finally:
+        posix.close(stat)
+
+
+def _prepare(*, confined: bool) -> None:
     # Like PID 1 of a SageMaker container, adopts its descendants' orphans.
-    _PRCTL(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    files.PRCTL(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:  # noqa: SIM105
-        _write("/proc/self/oom_score_adj", str(_OOM_SCORE))
+        files.write("/proc/self/oom_score_adj", str(_OOM_SCORE))
     except OSError:
         pass
+    if confined:
+        for capability in range(_LAST_CAPABILITY + 1):
+            if capability not in _KEPT_CAPABILITIES:
+                files.PRCTL(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+    _reset_signals()
+
+
+def _reset_signals() -> None:
     for number in _signal.valid_signals() - {_signal.SIGKILL, _signal.SIGSTOP}:
         # Signals ignored by Python or the server's parent (nohup) would stay ignored.
         _signal.signal(number, _signal.SIG_DFL)
@@ -94,7 +202,7 @@ def _prepare() -> None:
 
 def _execute(command: list[str]) -> None:
     """Like `os.execvp`; keeps the error of a file that cannot be run."""
-    program = _encode(command[0])
+    program = files.encode(command[0])
     if b"/" in program:
         posix.execv(program, command)
     denied: OSError | None = None
@@ -109,107 +217,15 @@ def _execute(command: list[str]) -> None:
     raise denied or missing or FileNotFoundError
 
 
-def _mount_all(base: str, hosts: str, hidden: str) -> None:
-    _leave_namespace()
-    # By descriptor: the folder may lie in /opt.
-    folder = posix.open(base, posix.O_PATH | posix.O_DIRECTORY | posix.O_CLOEXEC)
-    working = posix.getcwd()
-    if hosts != _NONE and _exists(_HOSTS):
-        _mount(hosts, _HOSTS, _MS_BIND)
-    if hidden != _NONE:
-        above, _, names = hidden.partition("//")
-        _replace(above, "mode=700", without=names.split("/"))
-    if not _is_folder(_OPT_ML):
-        _replace(_OPT, "mode=755", more="ml")
-    _mount(f"/proc/self/fd/{folder}", _OPT_ML, _MS_BIND | _MS_REC)
-    posix.close(folder)
-    inside = f"{working}/".startswith(f"{base}/")
-    posix.chdir(_OPT_ML + working[len(base) :] if inside else working)
-
-
-def _leave_namespace() -> None:
-    user, group = posix.geteuid(), posix.getegid()
-    if _UNSHARE(_CLONE_NEWNS) != 0:
-        _check(_UNSHARE(_CLONE_NEWUSER | _CLONE_NEWNS))
-        # Other users appear as nobody.
-        _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/uid_map", f"{user} {user} 1")
-        _write("/proc/self/gid_map", f"{group} {group} 1")
-    # Mounts propagate from the machine, never back.
-    _mount(None, "/", _MS_REC | _MS_SLAVE)
-
-
-def _replace(folder: str, mode: str, without: list[str] | None = None, more: str = "") -> None:
-    """Covers a folder by one in memory, `without` some entries and with the folder `more`."""
-    replaced = posix.open(folder, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
-    _mount("sagehen", folder, 0, "tmpfs", f"{mode},size=1m")
-    for name in posix.listdir(replaced):
-        if name not in (without or []):
-            try:  # noqa: SIM105
-                _show(f"/proc/self/fd/{replaced}/{name}", f"{folder}/{name}")
-            except FileNotFoundError:
-                pass
-    posix.close(replaced)
-    if more:
-        posix.mkdir(f"{folder}/{more}")
-    # Writes would be lost.
-    _mount("sagehen", folder, _MS_REMOUNT | _MS_RDONLY, "tmpfs")
-
-
-def _show(old: str, new: str) -> None:
-    mode = posix.lstat(old).st_mode
-    if _stat.S_ISLNK(mode):
-        posix.symlink(posix.readlink(old), new)
-        return
-    if _stat.S_ISDIR(mode):
-        posix.mkdir(new)
-    else:
-        posix.close(posix.open(new, posix.O_CREAT | posix.O_WRONLY))
-    _mount(old, new, _MS_BIND | _MS_REC)
-
-
-def _exists(path: str) -> bool:
-    try:
-        posix.stat(path)
-    except OSError:
-        return False
-    return True
-
-
-def _is_folder(path: str) -> bool:
-    try:
-        return _stat.S_ISDIR(posix.stat(path).st_mode)
-    except OSError:
-        return False
-
-
-def _mount(
-    source: str | None, target: str, flags: int, kind: str | None = None, options: str | None = None
-) -> None:
-    texts = [None if text is None else _encode(text) for text in (source, target, kind)]
-    data = None if options is None else options.encode()
-    _check(_MOUNT(*texts, _UnsignedLong(flags), data))
-
-
-def _check(result: object) -> None:
-    if result != 0:
-        number = _ctypes.get_errno()
-        raise OSError(number, posix.strerror(number))
-
-
-def _encode(text: str) -> bytes:
-    """Like `os.fsencode`."""
-    return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
-
-
-def _write(path: str, text: str) -> None:
-    descriptor = posix.open(path, posix.O_WRONLY)
-    try:
-        posix.write(descriptor, text.encode())
-    finally:
-        posix.close(descriptor)
+def _read_options(words: list[str]) -> dict[str, list[str]]:
+    options: dict[str, list[str]] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        options.setdefault(name, []).append(value)
+    return options
 
 
 if __name__ == "__main__":
-    _main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:7], sys.argv[7:])
+    end = sys.argv.index("--")
+    _main(int(sys.argv[1]), int(sys.argv[2]), _read_options(sys.argv[3:end]), sys.argv[end + 1 :])
     sys.exit(127)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from sagehen.agent.launchers import hand_over
 from sagehen.agent.launchers.orphans import Orphans
-from sagehen.agent.launchers.spawn import kill_group, read_report, watch_end
+from sagehen.agent.launchers.spawn import MainProcess, kill_group, read_report, watch_end
 
 __all__ = ["CONTAINER_PORT", "Handoff", "open_handoff"]
 
@@ -46,7 +46,7 @@ class Handoff:
         self.address = f"handoff:{socket_path}"
         self._socket_path = socket_path
         self._process = process
-        self._ended = watch_end(process, lambda: orphans.forget(process.pid))
+        self._ended = watch_end(MainProcess(process, orphans), lambda: None)
 
     async def close(self) -> None:
         """Connections that were handed over stay open."""
@@ -86,11 +86,11 @@ async def open_handoff(
         handoff = Handoff(process, socket_path, orphans)
     except OSError:
         os.close(report)
-        orphans.forget(process.pid)
         raise
+    failure = bytearray()
     try:
         async with asyncio.timeout(JOIN_SECONDS):
-            failure = await read_report(report)
+            await read_report(report, failure)
     except BaseException:
         await handoff.close()
         raise

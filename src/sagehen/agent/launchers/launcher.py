@@ -7,7 +7,15 @@ from typing import Protocol
 
 from sagehen.agent.instances.limits import NO_LIMITS, LimitHits, Limits
 
-__all__ = ["IMAGE_BASE", "ImagePlan", "LaunchPlan", "Launcher", "Process"]
+__all__ = [
+    "IMAGE_BASE",
+    "NO_VIEW",
+    "ImagePlan",
+    "LaunchPlan",
+    "Launcher",
+    "Process",
+    "View",
+]
 
 IMAGE_BASE = Path("/opt/ml")
 """where an image's container has the plan's `base`"""
@@ -42,6 +50,22 @@ class ImagePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class View:
+    """Paths of the machine that a container sees or not, beside those of `LaunchPlan`. None need
+    exist."""
+
+    hidden: tuple[Path, ...] = ()
+    """not there; all in one folder, which becomes read-only"""
+    emptied: tuple[Path, ...] = ()
+    """folders that are empty"""
+    shown: tuple[Path, ...] = ()
+    """seen though they lie in a hidden, emptied or private folder"""
+
+
+NO_VIEW = View()
+
+
+@dataclass(frozen=True, kw_only=True)
 class LaunchPlan:
     """One container, ready to be started."""
 
@@ -60,14 +84,15 @@ class LaunchPlan:
     listener: Callable[[bytes], None] | None = None
     """called in a thread with all output, and b"" at the end"""
     base: Path | None = None
-    """mounted at /opt/ml where possible"""
+    """mounted at /opt/ml where possible; the paths below need that"""
     hosts: Path | None = None
-    """mounted at /etc/hosts, if `base` is mounted"""
+    """mounted at /etc/hosts"""
+    own_folder: Path | None = None
+    """the container's folder on this machine, where its /tmp, /var/tmp and /run lie"""
+    view: View = NO_VIEW
     gpus: tuple[str, ...] | None = None
     """ids of the GPUs that the container sees: nvidia-smi's indices, or UUIDs of MIG devices;
     None: whatever the machine has"""
-    hidden: tuple[Path, ...] = ()
-    """hidden if `base` is mounted; all in one folder, which becomes read-only; need not exist"""
     image: ImagePlan | None = None
     """None: the command is a program of this machine"""
 

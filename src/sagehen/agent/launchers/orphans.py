@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+from collections.abc import Iterator
 
 import psutil
 
@@ -26,11 +27,21 @@ class Orphans:
     def __init__(self) -> None:
         self._adopts = False
         self._expected: set[int] = set()
+        self._starts = 0
 
     def adopt(self) -> None:
         """Makes this process adopt orphans. All its children must be containers."""
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._adopts = True
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """While a container starts, its children of this process are not known yet."""
+        self._starts += 1
+        try:
+            yield
+        finally:
+            self._starts -= 1
 
     def expect(self, pid: int) -> None:
         """Registers a child that is waited for elsewhere."""
@@ -42,6 +53,9 @@ class Orphans:
     def end(self) -> None:
         """Kills adopted children, also those adopted meanwhile."""
         if not self._adopts:
+            return
+        if self._starts:
+            asyncio.get_running_loop().call_later(RECHECK_SECONDS, self.end)
             return
         with contextlib.suppress(OSError, psutil.Error):
             adopted = [pid for pid in children(os.getpid()) if pid not in self._expected]

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sagehen.agent.errors import CannotStart
@@ -27,12 +28,12 @@ from sagehen.agent.instances.process_tree import (
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.limit_watch import LimitWatch
-from sagehen.agent.launchers.mounts import OPT_ML
 from sagehen.agent.launchers.orphans import Orphans
-from sagehen.agent.launchers.spawn import kill_group, spawn, watch_end
+from sagehen.agent.launchers.spawn import MainProcess, kill_group, spawn, watch_end
+from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls
 from sagehen.base.clock import SYSTEM, Clock
 
-__all__ = ["ContainerProcess", "ProcessLauncher"]
+__all__ = ["ContainerProcess", "ProcessLauncher", "show_gpus"]
 
 LOG_SETTLE_SECONDS = 1.0
 
@@ -45,7 +46,7 @@ class ContainerProcess:
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        process: MainProcess,
         limits: Limits,
         log: ContainerLog,
         group: Cgroup | None,
@@ -102,7 +103,7 @@ class ContainerProcess:
     def kill(self) -> None:
         if not self.has_ended:
             self._killed = True
-            if self._group is None:
+            if self._group is None and self._process.init_pid is None:
                 # The group, then descendants outside it before they lose their parent.
                 kill_group(self._process.pid, signal.SIGSTOP)
                 end_trees([self._process.pid])
@@ -145,7 +146,7 @@ class ContainerProcess:
         return dict(self._own_hits + Counter(self._group_hits) + Counter(rotations))
 
     def _kill_all(self) -> None:
-        kill_group(self._process.pid)
+        self._process.kill_all()
         if self._group is not None:
             self._group.kill()
 
@@ -155,7 +156,6 @@ class ContainerProcess:
         self.hits()
         if self._process.wait() == -signal.SIGKILL and not self._killed:
             self._ended_because = self._explain_kill()
-        self._orphans.forget(self._process.pid)
         self._orphans.end()
 
     def _explain_kill(self) -> str | None:
@@ -171,7 +171,7 @@ class ProcessLauncher:
 
     Args:
         orphans: told to adopt if this process's children are all containers.
-        mounts: containers see their base at /opt/ml; see `can_mount`.
+        walls: those that hold here; see `find_walls`.
         umask: negative keeps this process's own.
     """
 
@@ -181,19 +181,20 @@ class ProcessLauncher:
         orphans: Orphans | None = None,
         clock: Clock = SYSTEM,
         *,
-        mounts: bool = False,
+        walls: Walls = NO_WALLS,
         umask: int = -1,
     ) -> None:
         self._umask = umask
         self._cgroups = cgroups
-        self._mounts = mounts
+        self._walls = walls
         self._orphans = orphans or Orphans()
         self._watch = LimitWatch(clock)
 
     def container_base(self, base: Path) -> Path:
-        return OPT_ML if self._mounts else base
+        return OPT_ML if Wall.FILES in self._walls else base
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
+        plan = show_gpus(plan)
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:
             # First, as this may fail; the log ends by itself if nothing is started.
@@ -212,7 +213,7 @@ class ProcessLauncher:
                 on_failure.callback(group.remove)
             procs = group.procs if group else None
             process = await spawn(
-                plan, output, procs, self._orphans, mounts=self._mounts, umask=self._umask
+                plan, output, procs, self._orphans, walls=self._walls, umask=self._umask
             )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
             on_failure.pop_all()
@@ -243,3 +244,37 @@ def _unenforced_limits(limits: Limits, group: Cgroup | None) -> Limits:
 
 def _error_text(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)
+
+
+CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
+
+
+def show_gpus(plan: LaunchPlan) -> LaunchPlan:
+    """Returns the plan with its GPUs in CUDA's variables.
+
+    The user's own CUDA_VISIBLE_DEVICES counts among the plan's GPUs, as inside a container.
+    """
+    if plan.gpus is None:
+        return plan
+    visible = _chosen_gpus(plan.gpus, plan.environment.get(CUDA_DEVICES))
+    variables = {
+        CUDA_DEVICES: ",".join(visible),
+        # nvidia-smi's; CUDA counts the fastest first otherwise.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    return replace(plan, environment=plan.environment | variables)
+
+
+def _chosen_gpus(gpus: Sequence[str], choice: str | None) -> list[str]:
+    """Ends at the first unknown GPU, as CUDA does."""
+    if choice is None:
+        return list(gpus)
+    chosen: list[str] = []
+    for name in (part.strip() for part in choice.split(",")):
+        if name.isdecimal() and int(name) < len(gpus):
+            chosen.append(gpus[int(name)])
+        elif name in gpus:
+            chosen.append(name)
+        else:
+            break
+    return chosen

@@ -3,27 +3,129 @@
 import asyncio
 import contextlib
 import errno
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sagehen.agent.launchers import become_container
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_options
 
-__all__ = ["kill_group", "read_report", "spawn", "watch_end"]
+__all__ = ["MainProcess", "StepError", "kill_group", "read_report", "spawn", "watch_end"]
 
 START_SECONDS = 30.0
 """from fork to exec: more than a slow disk takes"""
 KILLED_SECONDS = 1.0
-NONE = "-"
-READ_BYTES = 64
+READ_BYTES = 256
 
-_STEPS = {"cgroup": " (joining its cgroup)", "mount": " (mounting its /opt/ml)"}
-_BECOME = (sys.executable, "-ISs", str(Path(become_container.__file__)))
+STEPS = {
+    "cgroup": "joining its cgroup",
+    "mount": "mounting its /opt/ml",
+    "files": "hiding the machine's files",
+    "overlay": "giving it an /etc of its own",
+    "processes": "giving it a process table of its own",
+}
+
+
+class StepError(OSError):
+    """A step of `become_container` has failed."""
+
+    def __init__(self, number: int, message: str, step: str = "") -> None:
+        super().__init__(number, message)
+        self.step = step
+
+
+def _program() -> str:
+    """Returns the program's path: compiled if possible, which saves a third of its start."""
+    source = become_container.__file__
+    compiled = importlib.util.cache_from_source(source)
+    return compiled if os.path.exists(compiled) else source
+
+
+_BECOME = (sys.executable, "-ISs", _program())
+
+
+class MainProcess:
+    """The main process of a container, a child of this process.
+
+    Args:
+        starter: the process that was forked, which is the main process unless it has started two.
+        pids: of the first process of a pid namespace, and of the main process in it.
+    """
+
+    def __init__(
+        self,
+        starter: "subprocess.Popen[bytes]",
+        orphans: Orphans,
+        pids: tuple[int, int] | None = None,
+    ) -> None:
+        self._starter = starter
+        self._orphans = orphans
+        self._init = pids[0] if pids is not None else None
+        self.pid = pids[1] if pids is not None else starter.pid
+        self.returncode: int | None = None
+        for pid in self._pids():
+            orphans.expect(pid)
+
+    @property
+    def init_pid(self) -> int | None:
+        """The first process of the container's pid namespace, until it was waited for."""
+        return self._init
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            if self._starter.pid == self.pid:
+                self.returncode = self._starter.wait()
+            else:
+                _, status = os.waitpid(self.pid, 0)
+                self.returncode = os.waitstatus_to_exitcode(status)
+            self._orphans.forget(self.pid)
+        return self.returncode
+
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
+    def kill_all(self) -> None:
+        """Kills the process group, and all processes of the pid namespace."""
+        if self.returncode is None:
+            kill_group(self.pid)
+        if self._init is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._init, signal.SIGKILL)
+
+    def wait_for_init(self) -> None:
+        """Waits for the end of all processes of the pid namespace, which must have been killed."""
+        if self._init is not None:
+            os.waitpid(self._init, 0)
+            self._orphans.forget(self._init)
+            self._init = None
+
+    def give_up(self) -> None:
+        """Kills all and waits, but not for what the kernel holds up. Blocks briefly."""
+        self.kill_all()
+        deadline = time.monotonic() + KILLED_SECONDS
+        for pid in self._pids():
+            while self._is_running(pid) and time.monotonic() < deadline:
+                time.sleep(0.001)
+            self._orphans.forget(pid)
+        self.returncode = -signal.SIGKILL
+        self._init = None
+
+    def _is_running(self, pid: int) -> bool:
+        if pid == self._starter.pid:
+            return self._starter.poll() is None
+        return os.waitpid(pid, os.WNOHANG)[0] == 0
+
+    def _pids(self) -> Iterator[int]:
+        yield self.pid
+        if self._init is not None:
+            yield self._init
 
 
 async def spawn(
@@ -32,68 +134,93 @@ async def spawn(
     procs: Path | None,
     orphans: Orphans,
     *,
-    mounts: bool = False,
+    walls: Walls = NO_WALLS,
     umask: int = -1,
-) -> subprocess.Popen[bytes]:
+) -> MainProcess:
     """Starts a process for `plan` and registers it with `orphans`.
 
     Args:
         output: for stdout and stderr.
         procs: the `cgroup.procs` to join.
-        mounts: the plan's base, hosts and hidden paths take effect.
+        walls: decide which of the plan's paths take effect.
         umask: negative keeps this process's own.
 
     Raises:
         OSError: running the command, joining or mounting failed.
     """
-    report, report_end = os.pipe2(os.O_CLOEXEC)
-    try:
-        process = _fork(plan, output, report_end, procs, mounts, umask)
-    except (OSError, ValueError):
-        os.close(report)
-        raise
-    finally:
-        os.close(report_end)
-    orphans.expect(process.pid)
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            failure = await read_report(report)
-    except TimeoutError:
-        _give_up(process, orphans)
-        raise OSError(errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s") from None
-    except asyncio.CancelledError:
-        _give_up(process, orphans)
-        raise
-    if failure:
-        _give_up(process, orphans)
-        number, _, step = failure.decode().partition(" ")
-        raise OSError(int(number), os.strerror(int(number)) + _STEPS.get(step, ""))
+    options = [f"cgroup={procs}"] if procs else []
+    options += view_options(plan, walls)
+    with orphans.starting():
+        report, report_end = os.pipe2(os.O_CLOEXEC)
+        try:
+            starter = _fork(plan, output, report_end, options, umask)
+        except (OSError, ValueError):
+            os.close(report)
+            raise
+        finally:
+            os.close(report_end)
+        orphans.expect(starter.pid)
+        text = bytearray()
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await read_report(report, text)
+        except TimeoutError:
+            _give_up(starter, text, orphans)
+            raise OSError(
+                errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s"
+            ) from None
+        except asyncio.CancelledError:
+            _give_up(starter, text, orphans)
+            raise
+        process = _started(starter, text, orphans)
+    if (error := _failure(text)) is not None:
+        process.give_up()
+        raise error
     return process
 
 
-def watch_end(process: subprocess.Popen[bytes], on_end: Callable[[], None]) -> asyncio.Future[int]:
-    """Returns the exit status's future; `on_end` runs before the process is waited for.
+def watch_end(process: MainProcess, on_end: Callable[[], None]) -> asyncio.Future[int]:
+    """Returns the exit status's future; `on_end` runs before the process is waited for, and must
+    kill all others.
 
     Raises OSError, and ends the process, if it cannot be watched.
     """
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[int] = loop.create_future()
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def finish() -> None:
+        process.wait_for_init()
+        if not ended.cancelled():
+            ended.set_result(process.wait())
+
+    def end() -> None:
+        on_end()
+        try:
+            if process.init_pid is not None:
+                _when_ended(process.init_pid, finish)
+                return
+        except OSError:
+            pass  # no descriptor is free: wait here, not for long
+        finish()
+
     try:
-        descriptor = os.pidfd_open(process.pid)
+        _when_ended(process.pid, end)
     except OSError:
-        kill_group(process.pid)
-        process.wait()
+        process.give_up()
         raise
+    return ended
+
+
+def _when_ended(pid: int, callback: Callable[[], None]) -> None:
+    """Raises OSError if the process cannot be watched."""
+    loop = asyncio.get_running_loop()
+    descriptor = os.pidfd_open(pid)
 
     def end() -> None:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-        on_end()
-        if not ended.cancelled():
-            ended.set_result(process.wait())
+        callback()
 
     loop.add_reader(descriptor, end)
-    return ended
 
 
 def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -103,17 +230,14 @@ def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def _fork(
-    plan: LaunchPlan, output: int, report: int, procs: Path | None, mounts: bool, umask: int
-) -> subprocess.Popen[bytes]:
+    plan: LaunchPlan, output: int, report: int, options: Sequence[str], umask: int
+) -> "subprocess.Popen[bytes]":
     # In the event loop's thread, which lives as long as the agent: the kernel ends a child with the
     # thread that started it. By subprocess: uvloop runs Python before exec and lets the child
     # inherit open files.
-    mounted = (
-        (plan.base, plan.hosts, _hidden_argument(plan.hidden)) if mounts else (None, None, None)
-    )
-    options = (os.getpid(), report, *(option or NONE for option in (procs, *mounted)))
+    words = (str(os.getpid()), str(report), *options, "--")
     return subprocess.Popen(
-        [*_BECOME, *map(str, options), *plan.command],
+        [*_BECOME, *words, *plan.command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
@@ -125,20 +249,15 @@ def _fork(
     )
 
 
-def _hidden_argument(hidden: Sequence[Path]) -> str | None:
-    """Returns the argument of `become_container`; all paths lie in one folder."""
-    return f"{hidden[0].parent}//{'/'.join(path.name for path in hidden)}" if hidden else None
-
-
-async def read_report(descriptor: int) -> bytes:
+async def read_report(descriptor: int, text: bytearray) -> None:
     """Reads in the event loop: all threads may wait for a slow store."""
     loop = asyncio.get_running_loop()
-    parts: list[bytes] = []
     ended = loop.create_future()
 
     def read() -> None:
-        parts.append(os.read(descriptor, READ_BYTES))
-        if not parts[-1] and not ended.done():
+        part = os.read(descriptor, READ_BYTES)
+        text.extend(part)
+        if not part and not ended.done():
             ended.set_result(None)
 
     loop.add_reader(descriptor, read)
@@ -147,11 +266,31 @@ async def read_report(descriptor: int) -> bytes:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
-    return b"".join(parts)
 
 
-def _give_up(process: subprocess.Popen[bytes], orphans: Orphans) -> None:
-    kill_group(process.pid)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(KILLED_SECONDS)
-    orphans.forget(process.pid)
+def _started(
+    starter: "subprocess.Popen[bytes]", report: bytearray, orphans: Orphans
+) -> MainProcess:
+    for line in report.decode().splitlines():
+        if line.startswith("started "):
+            init, main = map(int, line.split()[1:])
+            starter.wait()
+            orphans.forget(starter.pid)
+            return MainProcess(starter, orphans, (init, main))
+    return MainProcess(starter, orphans)
+
+
+def _failure(report: bytearray) -> OSError | None:
+    for line in report.decode().splitlines():
+        if line.startswith("failed "):
+            _, number, *step = line.split()
+            where = f" ({STEPS.get(step[0], step[0])})" if step else ""
+            return StepError(int(number), os.strerror(int(number)) + where, *step)
+    return None
+
+
+def _give_up(starter: "subprocess.Popen[bytes]", report: bytearray, orphans: Orphans) -> None:
+    kill_group(starter.pid)
+    _started(starter, report, orphans).give_up()
+    # It may have started others that it has not reported.
+    orphans.end()

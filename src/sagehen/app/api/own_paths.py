@@ -25,6 +25,7 @@ from sagehen.app.api.status import (
 )
 from sagehen.base.errors import Invalid, SagehenError, StateError
 from sagehen.base.settings.inference_service import InferenceServiceSettings
+from sagehen.frame.gpus import GpuList
 from sagehen.frame.own_paths.access import OwnSite
 from sagehen.frame.own_paths.routes import json_answer, whole_body
 from sagehen.services.monitoring.prometheus.exposition import (
@@ -62,6 +63,8 @@ class ObservedAgent(Protocol):
     async def metrics(self) -> Sequence[InstanceSample]: ...
 
     async def problems(self) -> list[str]: ...
+
+    async def gpus(self) -> GpuList: ...
 
 
 MeasureOthers = Callable[[Container[str]], Measured]
@@ -120,8 +123,11 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         server = {"version": __version__, "state": self._database.damage or "ok"}
-        snapshot, problems = await asyncio.gather(self._observe(), self._problems())
-        return json_answer({**server, **describe_status(snapshot), "problems": problems})
+        snapshot, gpus, problems = await asyncio.gather(
+            self._observe(), self._gpus(), self._problems()
+        )
+        shown = {"gpus": msgspec.to_builtins(gpus), "problems": problems}
+        return json_answer({**server, **describe_status(snapshot), **shown})
 
     async def take_report(self, request: Request) -> Response:
         try:
@@ -169,6 +175,13 @@ class OwnPaths:
                 return await self._agent.problems()
         except (SagehenError, TimeoutError):
             return []
+
+    async def _gpus(self) -> GpuList:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                return await self._agent.gpus()
+        except (SagehenError, TimeoutError):
+            return GpuList()
 
     async def _samples(self) -> Sequence[InstanceSample]:
         try:

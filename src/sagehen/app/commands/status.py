@@ -22,6 +22,7 @@ __all__ = ["fetch_status", "plain_status", "render_status", "select_endpoint"]
 _COLUMNS = ("Endpoint", "Status", "Variant", "Ready", "Calls", "p50/p99 ms", "Models", "Memory")
 _SENTENCE = re.compile(
     r"The .* did not pass the ping|CannotStartContainer|Failed to (extract|download)|Request to s"
+    r"|CapacityError"
 )
 """beginnings of SageMaker's sentences; see `agent/instances/failures.py`"""
 _SINCE_START = "Calls and their times are counted since the server started."
@@ -105,6 +106,7 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
         *_reasons(endpoints),
         *_instance_reasons(endpoints),
         *_jobs(status),
+        *_gpus(status),
         *status.get("problems", ()),
         *([_SINCE_START] if endpoints else []),
     ]
@@ -130,6 +132,33 @@ def _jobs(status: dict[str, Any]) -> list[str]:
         if service.get("problem"):
             lines.append(service["problem"])
     return lines
+
+
+def _gpus(status: dict[str, Any]) -> list[str]:
+    listed = status.get("gpus") or {}
+    problem = listed.get("problem")
+    lines = [f"GPUs: {problem}."] if problem else []
+    if gpus := listed.get("gpus", []):
+        free = sum(gpu["free"] == 1 for gpu in gpus)
+        lines.append(f"GPUs: {len(gpus)}, of which {free} free")
+        lines += [f"GPU {gpu['id']} ({gpu['name']}): {_holders(gpu)}" for gpu in gpus]
+    return lines
+
+
+def _holders(gpu: dict[str, Any]) -> str:
+    names = [
+        f"training job {holder['training_job']}, {holder['host']}"
+        if holder.get("training_job")
+        else f"endpoint {holder['endpoint']}, instance {holder['instance']}"
+        for holder in gpu["holders"]
+    ]
+    if not names:
+        return "free"
+    shares = [holder["fraction"] for holder in gpu["holders"]]
+    if gpu["free"] == 0 and len(names) == 1:
+        return names[0]
+    parts = [f"{name} ({share:g})" for name, share in zip(names, shares, strict=True)]
+    return "; ".join([*parts, f"{gpu['free']:g} free"] if gpu["free"] else parts)
 
 
 def _counted(jobs: dict[str, Any]) -> str:

@@ -2,14 +2,18 @@
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
+from sagehen.agent.gpus.driver import NvidiaSmi
+from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.launchers.cgroups import open_cgroups
 from sagehen.agent.launchers.choice import LauncherChoice
 from sagehen.agent.launchers.docker.launcher import DockerLauncher, uses_docker
-from sagehen.agent.launchers.mounts import can_mount
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
+from sagehen.agent.launchers.wall_probe import find_walls
+from sagehen.agent.launchers.walls import desired_walls
 from sagehen.app.roles.common import Start, run, serve_on, start_role
 from sagehen.base.clock import SYSTEM
+from sagehen.base.user_environment import cuda_devices
 from sagehen.services.s3.storage.opening import LateObjectStore
 
 __all__: list[str] = []
@@ -20,8 +24,10 @@ async def _main(start: Start) -> None:
     cgroups = open_cgroups(start.home.path) if start.settings.cgroups else None
     orphans = Orphans()
     orphans.adopt()
-    mounts = start.settings.mount_opt_ml and await can_mount(start.home.path, orphans)
-    processes = ProcessLauncher(cgroups, orphans, mounts=mounts, umask=start.umask)
+    desired = desired_walls(start.settings)
+    missing = await find_walls(desired, start.home.path, orphans)
+    walls = desired - missing.keys()
+    processes = ProcessLauncher(cgroups, orphans, walls=walls, umask=start.umask)
     images = DockerLauncher(start.settings, start.home, orphans)
     if uses_docker(start.settings) or start.home.docker_id.exists():
         await images.clear()
@@ -32,6 +38,7 @@ async def _main(start: Start) -> None:
         SYSTEM,
         launcher=LauncherChoice(processes, images),
         problems=images.problems if uses_docker(start.settings) else None,
+        gpus=GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices()),
     )
     await agent.start()
     try:

@@ -28,6 +28,16 @@ HOSTS = (
         "sagehen_disk_utilization_percent",
         "Used share of the disk that the home is on.",
     ),
+    _share(
+        "GPUUtilization",
+        "sagehen_gpu_utilization_percent",
+        "Utilization of an instance's GPUs by all their processes; 100 is one GPU.",
+    ),
+    _share(
+        "GPUMemoryUtilization",
+        "sagehen_gpu_memory_utilization_percent",
+        "Used memory of an instance's GPUs by all their processes; 100 is one GPU.",
+    ),
 )
 
 
@@ -50,6 +60,10 @@ JOB_HOSTS = (
         "MemoryUtilization", "Memory of the processes of a job's host, as a share of its limit."
     ),
     _share_of_job("DiskUtilization", "Used share of the disk that the home is on."),
+    _share_of_job("GPUUtilization", "Utilization of the GPUs of a job's host; 100 is one GPU."),
+    _share_of_job(
+        "GPUMemoryUtilization", "Used memory of the GPUs of a job's host; 100 is one GPU."
+    ),
 )
 """SageMaker's names with the prefix `Job`; hosts are `<job>/algo-<n>`"""
 

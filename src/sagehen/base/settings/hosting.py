@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sagehen.base.settings.section import ImageRule, Section
+from sagehen.base.settings.section import ImageRule, Items, Section
 
 __all__ = [
     "ArtifactSettings",
@@ -130,14 +130,37 @@ class InstanceSettings(Section):
     max_instance_processes: int = Field(
         4096, gt=0, description="Processes and threads that an instance may have."
     )
+    gpus: Literal["auto", "require", "unmanaged"] = Field(
+        "auto",
+        description="GPUs of instances of GPU types. `auto`: as many as the type has, or as the "
+        "machine has where those are fewer; without a GPU, on the CPU. `require`: exactly as many, "
+        "or the instance fails with SageMaker's capacity error. `unmanaged`: GPUs are not counted, "
+        "and every container sees all of them.",
+    )
+    gpu_devices: Items = Field(
+        (),
+        description="GPUs that instances may have, by nvidia-smi's index or by UUID; default: all.",
+    )
     cgroups: bool = Field(
         True,
         description="Put containers into cgroups (version 2) where this server may create them.",
     )
     mount_opt_ml: bool = Field(
         True,
-        description="Show containers their folder at /opt/ml, where the kernel allows it: in a "
-        "mount namespace of their own, and a user namespace too if the server is not root.",
+        description="Give containers a file system view of their own, where the kernel allows it: "
+        "/opt/ml, /tmp, /run and /etc of their own, and nothing of the home. Off, containers share "
+        "all files and processes with this machine.",
+    )
+    shared_folders: Items = Field(
+        (),
+        description="Folders of this machine that containers see at their paths though they lie in "
+        "/tmp, /run or another folder that containers have of their own: one text with commas, or "
+        "a list.",
+    )
+    container_processes: Literal["own", "machine"] = Field(
+        "own",
+        description="own: a container sees and reaches only its own processes, where the kernel "
+        "allows it; machine: all of this machine's.",
     )
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
@@ -236,6 +259,12 @@ class TrainingSettings(Section):
         ge=0,
         description="How often a training job is restarted after its agent was lost. A job's "
         "RetryStrategy takes precedence, and spot jobs are restarted as often as needed.",
+    )
+    job_gpu_patience_seconds: float = Field(
+        24 * 3600,
+        ge=0,
+        description="How long a training job waits for GPUs that others hold; then it fails with "
+        "SageMaker's capacity error.",
     )
     job_patience_seconds: float = Field(
         3600,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sagehen.base.errors import SettingError
+from sagehen.containers.modelserver.gpus import read_gpu_fraction, visible_gpus, worker_gpu
 from sagehen.containers.modelserver.serving.batch_limits import BatchLimits, read_batch_limits
 from sagehen.containers.variables import positive, read_log_level, seconds, switch
 
@@ -167,6 +168,10 @@ class Environment:
     tensorflow: TensorFlowSettings
     hugging_face: HuggingFaceSettings
     log_level: int
+    gpu: int | None
+    """The GPU of this process, counted among the visible ones; None without GPUs."""
+    gpu_fraction: float | None
+    """The container's share of its GPUs; None: all."""
 
     @property
     def model_dir(self) -> Path:
@@ -188,7 +193,9 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
     adapter = environ.get("SAGEHEN_ADAPTER", "python")
     multi_model = environ.get("SAGEMAKER_MULTI_MODEL", "").lower() == "true"
     cores = len(os.sched_getaffinity(0))
-    workers = _workers(environ, adapter, 1 if multi_model else cores)
+    # As AWS's containers: each worker holds a copy of the model, in the memory of a GPU.
+    otherwise = 1 if multi_model else visible_gpus(environ) or cores
+    workers = _workers(environ, adapter, otherwise)
     base_dir = Path(environ.get("SAGEMAKER_BASE_DIR", "/opt/ml"))
     queue = positive(environ, *_QUEUE)
     return Environment(
@@ -220,6 +227,8 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         tensorflow=_tensorflow(environ),
         hugging_face=read_hugging_face(environ),
         log_level=read_log_level(environ),
+        gpu=worker_gpu(environ),
+        gpu_fraction=read_gpu_fraction(environ),
     )
 
 

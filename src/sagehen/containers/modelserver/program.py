@@ -5,7 +5,6 @@ import logging
 import os
 import signal
 import stat
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -13,10 +12,11 @@ import uvloop
 
 from sagehen.base.concurrency import first_of
 from sagehen.base.container_exits import WILL_NOT_LOAD
-from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters import make_adapter
 from sagehen.containers.modelserver.contract import ModelRequest
 from sagehen.containers.modelserver.environment import Bind, Environment, set_up_log
+from sagehen.containers.modelserver.load_failures import describe_load_failure
 from sagehen.containers.modelserver.serving.connection import Connection
 from sagehen.containers.modelserver.serving.container_api import MultiModelApi, SingleModelApi
 from sagehen.containers.modelserver.serving.loading import Loader
@@ -30,15 +30,6 @@ DRAIN_SECONDS = 28.0
 """Seconds; below the 30 after which the platform kills a container."""
 
 _BACKLOG = 2048
-_OF_THE_MODEL = frozenset(
-    {
-        *("AssertionError", "AttributeError", "ImportError", "IndentationError", "IndexError"),
-        *("KeyError", "MissingFunction", "ModelFileError", "ModuleNotFoundError", "NameError"),
-        *("ScriptError", "SyntaxError", "TabError", "TypeError", "ValueError"),
-    }
-)
-"""Exceptions unrelated to networks, disks, memory and time."""
-
 log = logging.getLogger(__name__)
 
 
@@ -109,28 +100,18 @@ async def _load(
     if not load.done():
         return 0
     if (error := load.exception()) is not None:
-        log.error("The model could not be loaded.\n%s", _with_reason_last(error))
-        return WILL_NOT_LOAD if _is_permanent(error) else 1
+        return _report(error)
     single.loaded = load.result()
     return 0
 
 
-def _is_permanent(error: BaseException) -> bool:
-    """Whether the fault is in the model, so that restarting would not help."""
-    if isinstance(error, RaisedElsewhere):
-        kind = error.lines.rstrip().rpartition("\n")[2].partition(":")[0]
-    elif type(error) is SagehenError:  # raised by a worker
-        return True
-    else:
-        kind = type(error).__name__
-    return kind in _OF_THE_MODEL
-
-
-def _with_reason_last(error: BaseException) -> str:
-    """Puts the reason last, where the platform quotes it."""
-    if isinstance(error, SagehenError):
-        return str(error)
-    return "".join(traceback.format_exception(error)).rstrip()
+def _report(error: BaseException) -> int:
+    """Logs the reason last, where the platform quotes it, and returns the exit status."""
+    failure = error.failure if isinstance(error, RaisedElsewhere) else describe_load_failure(error)
+    if failure.lines:
+        log.error("The model's code raised.\n%s", failure.lines.rstrip())
+    log.critical("The model could not be loaded: %s", failure.summary)
+    return WILL_NOT_LOAD if failure.permanent else 1
 
 
 async def _listen(

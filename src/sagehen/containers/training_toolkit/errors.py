@@ -4,6 +4,7 @@ import re
 
 from sagehen.base.container_exits import hint
 from sagehen.base.errors import SagehenError
+from sagehen.base.user_code_errors import locate, missing_module_hint
 
 __all__ = ["CannotRun", "describe_failure"]
 
@@ -12,6 +13,7 @@ MESSAGE_CHARACTERS = 600
 KILLED = 137
 _TRACEBACK = "Traceback (most recent call last):"
 _LINES = 5
+_REQUIREMENTS = "the requirements.txt beside it"
 _TORCHRUN = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError"
 _TORCHRUN_LOG = re.compile(r"[A-Z]\d{4} \d\d:\d\d:\d\d\.\d+ .*torch/distributed/")
 _RANK = re.compile(r"^\[rank\d+\]: ")
@@ -46,11 +48,13 @@ def _before_torchrun(lines: list[str]) -> list[str]:
 def _message(errors: str) -> str:
     lines = [line.rstrip() for line in errors.replace("\r", "\n").splitlines() if line.strip()]
     lines = _before_torchrun(lines)
-    chosen = lines[-_LINES:]
+    chosen, place = lines[-_LINES:], ""
     if _TRACEBACK in lines:
         # It follows the last traceback's indented frames.
         last = len(lines) - lines[::-1].index(_TRACEBACK)
         raised = next((n for n in range(last, len(lines)) if not lines[n].startswith(" ")), None)
-        chosen = lines[raised:] if raised is not None else chosen
+        if raised is not None:
+            chosen, place = lines[raised:], locate(lines[:raised])
     text = "\n".join(chosen)[:MESSAGE_CHARACTERS]
-    return text + hint(text)
+    advice = hint(text) or missing_module_hint(text, _REQUIREMENTS)
+    return text + (f" ({place})" if place else "") + advice

@@ -28,7 +28,7 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     launch = Launch(adapter="xgboost")
     address = choose_address(paths, launch, PORTS)
     plan = plan_launch(paths, launch, address, PORTS, settings)
-    assert address == f"unix:{home.run}/i-1.sock"
+    assert address == f"unix:{home.run}/i-1/http.sock"
     assert plan.command == (sys.executable, "-m", "sagehen.containers.modelserver")
     assert plan.environment["SAGEHEN_ADAPTER"] == "xgboost"
     assert plan.environment["SAGEHEN_BIND"] == address
@@ -44,15 +44,15 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     assert plan.base == paths.base
 
 
-@pytest.mark.parametrize("isolated", [True, False])
-def test_who_is_isolated_is_not_to_see_the_homes_keys(
-    home: Home, settings: Settings, make_spec: MakeSpec, isolated: bool
+def test_a_container_sees_its_own_part_of_the_home_only(
+    home: Home, settings: Settings, make_spec: MakeSpec
 ) -> None:
-    paths = ContainerPaths(home, make_spec(network_isolation=isolated), 1)
+    paths = ContainerPaths(home, make_spec(), 1)
     launch = Launch(adapter="xgboost")
     plan = plan_launch(paths, launch, f"unix:{paths.socket}", PORTS, settings)
-    assert (home.credentials in plan.hidden) is isolated
-    assert home.run not in plan.hidden  # Its socket is there.
+    assert {home.credentials, home.run, home.artifacts, home.instances} <= set(plan.view.hidden)
+    assert {paths.socket.parent, paths.folder, home.environments} <= set(plan.view.shown)
+    assert not {home.run, home.artifacts, home.instances} & set(plan.view.shown)
 
 
 @pytest.mark.parametrize(("file", "hidden"), [("own.toml", True), ("logs/own.toml", False)])
@@ -62,8 +62,8 @@ def test_a_file_of_settings_beside_the_keys_is_hidden_whatever_it_is_called(
     paths = ContainerPaths(home, make_spec(network_isolation=True), 1)
     settings = settings.model_copy(update={"config": home.path / file})
     plan = plan_launch(paths, Launch(command=("serve",)), "tcp:127.0.0.1:1", PORTS, settings)
-    assert (home.path / file in plan.hidden) is hidden
-    assert {path.parent for path in plan.hidden} == {home.path}
+    assert (home.path / file in plan.view.hidden) is hidden
+    assert {path.parent for path in plan.view.hidden} == {home.path}
 
 
 def test_a_command_of_ones_own_listens_on_a_port_of_its_own(

@@ -41,9 +41,9 @@ from sagehen.base.errors import ArtifactError, ArtifactMissing, ArtifactRejected
         (
             [
                 "I0000 00:00:1795314530.709962 14626 port.cc:153] oneDNN custom operations are on.",
-                "2026-01-01 10:00:00,000 ERROR sagehen.containers.modelserver.program: "
-                "The model could not be loaded.",
-                "The model's archive has no code/inference.py.",
+                "2026-01-01 10:00:00,000 CRITICAL sagehen.containers.modelserver.program: "
+                "The model could not be loaded: The model's archive has no code/inference.py.",
+                "terminate called without an active exception",
             ],
             "The model's archive has no code/inference.py.",
         ),
@@ -74,12 +74,15 @@ from sagehen.base.errors import ArtifactError, ArtifactMissing, ArtifactRejected
         ),
         (
             [
-                "2026-01-01 10:00:00,000 ERROR sagehen.containers.modelserver.program: "
-                "The model could not be loaded.",
-                "ModuleNotFoundError: No module named 'catboost'",
+                "Traceback (most recent call last):",
+                '  File "/opt/program/wsgi.py", line 1, in <module>',
+                "    import predictor",
+                '  File "/opt/program/predictor.py", line 7, in <module>',
+                "    model = pickle.load(file)",
+                '  File "/usr/lib/python3.11/pickle.py", line 1, in load',
+                "ValueError: odd",
             ],
-            "ModuleNotFoundError: No module named 'catboost' (pack the module into code, beside "
-            "the script, or name its package in code/requirements.txt)",
+            "ValueError: odd (predictor.py, line 7)",
         ),
         (["SyntaxError: invalid syntax"], "SyntaxError: invalid syntax"),
         (

@@ -19,7 +19,9 @@ def test_what_an_earlier_agent_left_is_cleared(home: Home) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o500)
     (home.jobs / ATTEMPT / "algo-1").mkdir(parents=True)
-    (home.run / f"{INSTANCE}.sock").touch()
+    for name in (INSTANCE, f"{INSTANCE}-2"):
+        (home.run / name).mkdir()
+        (home.run / name / "http.sock").touch()
     (home.run / "agent.sock").touch()
     mark = {"SAGEHEN_BASE_DIR": str(folder), "SAGEMAKER_BASE_DIR": "/opt/ml"}
     other = {"SAGEMAKER_BASE_DIR": "/opt/ml"}
@@ -36,7 +38,7 @@ def test_what_an_earlier_agent_left_is_cleared(home: Home) -> None:
     assert list(home.instances.iterdir()) == []
     assert list(home.jobs.iterdir()) == []
     assert (home.run / "agent.sock").exists()
-    assert not (home.run / f"{INSTANCE}.sock").exists()
+    assert not list(home.run.glob("i-*"))
 
 
 def test_what_a_user_has_in_folders_of_those_names_stays(

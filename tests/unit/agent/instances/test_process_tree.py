@@ -36,8 +36,9 @@ Grow = Callable[[str], int]
 def grow() -> Iterator[Grow]:
     """`grow(what)`: has a process get a `block` of 50 MiB, or a `child` with one; its id. Below the
     tests' own process others come and go, such as the servers that tests share."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", GROWING], **pipes) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", GROWING], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"

@@ -67,9 +67,8 @@ def test_network_isolation_leaves_no_keys(plan, around: JobContext) -> None:
     assert usual.environment["AWS_ENDPOINT_URL"] == "http://127.0.0.1:9000"
     assert "AWS_SECRET_ACCESS_KEY" in usual.environment
     assert not [name for name in isolated.environment if name.startswith("AWS_ACCESS")]
-    assert usual.hidden == ()
-    assert around.home.run in isolated.hidden
-    assert around.home.credentials in isolated.hidden
+    for plan in (usual, isolated):
+        assert {around.home.run, around.home.credentials} <= set(plan.view.hidden)
 
 
 def test_before_the_server_listens_its_address_is_that_of_the_settings(

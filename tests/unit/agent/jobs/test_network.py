@@ -14,6 +14,7 @@ from sagehen.agent.jobs import network
 from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.jobs.network import JobNetwork, claim_network
 from sagehen.agent.launchers.process import ProcessLauncher
+from sagehen.agent.launchers.walls import Wall
 from sagehen.base.home import Home
 from sagehen.frame.job_specs import JobOutcome
 from support.jobs import JobsUnderTest, MakeSpec
@@ -98,8 +99,9 @@ def test_the_machines_own_names_are_kept(tmp_path: Path, monkeypatch) -> None:
 
 class TestJobs:
     @pytest.fixture
-    def around(self, around: JobContext) -> JobContext:
-        return replace(around, launcher=ProcessLauncher(mounts=True))
+    def around(self, around: JobContext, tmp_path: Path) -> JobContext:
+        settings = around.settings.model_copy(update={"shared_folders": (str(tmp_path),)})
+        return replace(around, settings=settings, launcher=ProcessLauncher(walls=frozenset(Wall)))
 
     @may_mount
     async def test_their_hosts_meet_at_their_names_and_jobs_do_not_mix(

@@ -17,7 +17,7 @@ from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.limits import InstanceLimit, Limits
 from sagehen.agent.launchers import become_container, spawn
 from sagehen.agent.launchers.launcher import LaunchPlan
-from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
+from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher, show_gpus
 from support.processes import children_with
 
 WORKER = "import subprocess, sys; p = subprocess.Popen(['sleep', '1000']); print(p.pid, flush=True)"
@@ -272,10 +272,50 @@ async def test_the_program_is_looked_for_in_the_containers_path(tmp_path: Path) 
 def test_what_starts_it_imports_nothing_that_takes_long() -> None:
     """With these, each container's start would take twice the processor's time."""
     listed = "; import sys; print(*sys.modules)"
-    source = f"exec(open({become_container.__file__!r}).read(), {{'__name__': 'it'}}){listed}"
+    path = become_container.__file__
+    source, start, _ = Path(path).read_text().rpartition('if __name__ == "__main__":')
+    assert start
+    program = f"import sys; sys.argv[0] = {path!r}; exec({source!r}){listed}"
     told = subprocess.run(
-        [sys.executable, "-ISs", "-c", source], capture_output=True, text=True, check=True
+        [sys.executable, "-ISs", "-c", program], capture_output=True, text=True, check=True
     )
     loaded = set(told.stdout.split())
-    assert "_ctypes" in loaded
-    assert not loaded & {"os", "signal", "ctypes", "contextlib", "enum", "collections"}
+    assert {"_ctypes", "container_files"} <= loaded
+    assert not loaded & {"os", "signal", "ctypes", "contextlib", "enum", "collections", "sagehen"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "choice", "visible"),
+    [
+        ((), None, ""),
+        ((), "0", ""),
+        (("1", "3"), None, "1,3"),
+        (("1", "3"), "1", "3"),
+        (("1", "3"), "1, 0", "3,1"),
+        (("1", "3"), "", ""),
+        (("1", "3"), "-1", ""),
+        # CUDA ends at the first GPU that it does not know.
+        (("1", "3"), "0,5,1", "1"),
+        (("MIG-a", "MIG-b"), "MIG-b", "MIG-b"),
+    ],
+)
+def test_a_container_sees_its_gpus_and_the_user_chooses_among_them(
+    tmp_path: Path, gpus: tuple[str, ...], choice: str | None, visible: str
+) -> None:
+    chosen = {} if choice is None else {"CUDA_VISIBLE_DEVICES": choice}
+    given = replace(plan(tmp_path, "true"), gpus=gpus, environment=chosen)
+    assert show_gpus(given).environment == {
+        "CUDA_VISIBLE_DEVICES": visible,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+
+
+async def test_a_containers_variables_name_its_gpus(tmp_path: Path) -> None:
+    script = 'echo "$CUDA_VISIBLE_DEVICES"'
+    process = await ProcessLauncher().start(
+        replace(plan(tmp_path, "sh", "-c", script), gpus=("2",))
+    )
+    assert await process.wait() == 0
+    assert process.last_lines() == ["2"]
+    unmanaged = plan(tmp_path, "sh", "-c", script)
+    assert show_gpus(unmanaged) is unmanaged

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,15 @@ class FakeProcess:
 
     def __init__(self) -> None:
         self.pid = 1
+        self.init_pid = None
         self.waited = 0
+        self.given_up = False
+
+    def wait_for_init(self) -> None:
+        pass
+
+    def give_up(self) -> None:
+        self.given_up = True
 
     def wait(self) -> int:
         self.waited += 1
@@ -40,26 +47,35 @@ async def test_a_process_that_cannot_be_watched_is_killed(monkeypatch: pytest.Mo
     def full(pid: int) -> int:
         raise OSError("too many open files")
 
-    killed: list[int] = []
     monkeypatch.setattr(os, "pidfd_open", full)
-    monkeypatch.setattr(module, "kill_group", killed.append)
     process = FakeProcess()
     with pytest.raises(OSError, match="too many open files"):
         watch_end(process, lambda: None)  # type: ignore[arg-type]
-    assert (killed, process.waited) == ([1], 1)
-
-
-def test_hidden_paths_are_one_argument() -> None:
-    assert module._hidden_argument(()) is None
-    paths = [Path("/home/state.db"), Path("/home/keys")]
-    assert module._hidden_argument(paths) == "/home//state.db/keys"
+    assert process.given_up
 
 
 async def test_what_a_program_reports_is_read_to_its_end() -> None:
     reader, writer = os.pipe()
-    reading = asyncio.create_task(module.read_report(reader))
-    for part in (b"13", b" mount"):
+    text = bytearray()
+    reading = asyncio.create_task(module.read_report(reader, text))
+    for part in (b"failed 13", b" mount\n"):
         os.write(writer, part)
         await asyncio.sleep(0)
     os.close(writer)
-    assert await reading == b"13 mount"
+    await reading
+    assert text == b"failed 13 mount\n"
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        (b"", None),
+        (b"started 7 8\n", None),
+        (b"started 7 8\nfailed 2 \n", "[Errno 2] No such file or directory"),
+        (b"failed 1 mount\n", "[Errno 1] Operation not permitted (mounting its /opt/ml)"),
+        (b"failed 1 new\n", "[Errno 1] Operation not permitted (new)"),
+    ],
+)
+def test_a_failure_is_told_with_its_step(report: bytes, message: str | None) -> None:
+    error = module._failure(bytearray(report))
+    assert (None if error is None else str(error)) == message

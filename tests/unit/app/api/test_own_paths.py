@@ -15,6 +15,7 @@ from sagehen.app.api.own_paths import LARGEST_REPORT_BYTES, OwnPaths
 from sagehen.base.clock import SYSTEM
 from sagehen.base.errors import Unavailable
 from sagehen.frame.container_specs import InstanceState
+from sagehen.frame.gpus import GpuHolder, GpuList, GpuReport
 from sagehen.frame.routes import AsyncPlan
 from sagehen.services.inference_service import service_store as inference_services
 from sagehen.services.inference_service.records import ServiceRecord, ServiceSource
@@ -74,6 +75,7 @@ class Sample:
 class MemoryAgent:
     away: bool = False
     samples: list[Sample] = field(default_factory=list)
+    gpu_list: GpuList = field(default_factory=GpuList)
 
     async def problems(self) -> list[str]:
         await self.check_health()
@@ -86,6 +88,10 @@ class MemoryAgent:
     async def metrics(self) -> list[Sample]:
         await self.check_health()
         return self.samples
+
+    async def gpus(self) -> GpuList:
+        await self.check_health()
+        return self.gpu_list
 
 
 @dataclass
@@ -333,6 +339,20 @@ async def test_the_status_counts_jobs_that_go_on(server: Server) -> None:
     assert told["inference_services"] == [
         {"stage": "prod", "running": 0, "waiting": 0, "problem": None}
     ]
+
+
+async def test_the_status_lists_gpus(server: Server) -> None:
+    holder = GpuHolder(endpoint=NAME, variant="a", instance="i1", fraction=0.25)
+    gpu = GpuReport(
+        id="0", uuid="GPU-0", name="A10G", memory_mib=23028, free=0.75, holders=(holder,)
+    )
+    server.agent.gpu_list = GpuList(gpus=(gpu,))
+    told = (await server.ask("GET", "/_sagehen/status")).json["gpus"]
+    assert told["problem"] is None
+    assert (told["gpus"][0]["free"], told["gpus"][0]["holders"][0]["endpoint"]) == (0.75, NAME)
+    server.agent.away = True
+    told = (await server.ask("GET", "/_sagehen/status")).json["gpus"]
+    assert told == {"gpus": [], "problem": None}
 
 
 async def test_the_status_says_which_service_the_settings_no_longer_have(server: Server) -> None:

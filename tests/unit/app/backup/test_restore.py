@@ -324,18 +324,25 @@ def test_an_empty_disk_for_the_objects_is_restored_to(
     check(home)
 
 
+def failing_rename(
+    error: int, source: Path | None = None, target: Path | None = None
+) -> Callable[[Path, Path], None]:
+    """Renames as ever, but for what is at `source` or would get to `target`."""
+    rename = os.rename
+
+    def fail(given: Path, wanted: Path) -> None:
+        if Path(given) == source or Path(wanted) == target:
+            raise OSError(error, os.strerror(error), str(given))
+        rename(given, wanted)
+
+    return fail
+
+
 def test_what_cannot_be_moved_aside_leaves_all_where_it_was(
     home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_backup(settings_of(home), target)
-    rename = os.rename
-
-    def fail_for_token(source: Path, target: Path) -> None:
-        if Path(source) == home / "token":
-            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(source))
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", fail_for_token)
+    monkeypatch.setattr(os, "rename", failing_rename(errno.EBUSY, source=home / "token"))
     with pytest.raises(BackupError, match="in their former places"):
         restore_backup(settings_of(home), target, replace=True)
     check(home)
@@ -346,13 +353,6 @@ def test_where_what_was_there_is_now_is_said(
     home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_backup(settings_of(home), target)
-    rename = os.rename
-
-    def fail_for_state(source: Path, target: Path) -> None:
-        if Path(target) == home / "state.db":
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(source))
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", fail_for_state)
+    monkeypatch.setattr(os, "rename", failing_rename(errno.EIO, target=home / "state.db"))
     with pytest.raises(BackupError, match="before-restore-"):
         restore_backup(settings_of(home), target, replace=True)

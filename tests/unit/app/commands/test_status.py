@@ -147,6 +147,26 @@ def test_jobs_are_counted() -> None:
     assert "Training jobs" not in plain_status(status_of("a"))
 
 
+def test_gpus_are_shown_with_their_holders() -> None:
+    job = {"training_job": "fit", "host": "algo-1", "fraction": 1.0}
+    shared = {"endpoint": "e", "instance": "i-1", "training_job": None, "fraction": 0.25}
+    gpus = [
+        {"id": "0", "name": "A10G", "free": 0.0, "holders": [job]},
+        {"id": "1", "name": "A10G", "free": 0.5, "holders": [shared, shared]},
+        {"id": "2", "name": "A10G", "free": 1.0, "holders": []},
+    ]
+    lines = plain_status(status_of("a") | {"gpus": {"gpus": gpus, "problem": None}}).splitlines()
+    shown_from = lines.index("GPUs: 3, of which 1 free")
+    assert lines[shown_from + 1 : shown_from + 4] == [
+        "GPU 0 (A10G): training job fit, algo-1",
+        "GPU 1 (A10G): endpoint e, instance i-1 (0.25); endpoint e, instance i-1 (0.25); 0.5 free",
+        "GPU 2 (A10G): free",
+    ]
+    broken = {"gpus": [], "problem": "nvidia-smi cannot be run"}
+    assert "GPUs: nvidia-smi cannot be run." in plain_status(status_of("a") | {"gpus": broken})
+    assert "GPU" not in plain_status(status_of("a") | {"gpus": {"gpus": [], "problem": None}})
+
+
 def test_one_endpoint_is_shown_with_its_instances() -> None:
     instance = {"id": "i-7", "state": "InService", "failure_reason": None}
     variant = {**VARIANT, "instance_type": "ml.m5.large", "instances": [instance]}

@@ -12,6 +12,7 @@ from support.fixtures.modelserver import (
     train,
 )
 from support.fixtures.modelserver_adapters import as_npy, ask, load_as
+from support.fixtures.modelserver_wires import setup
 
 __all__ = [
     "as_csv",
@@ -25,5 +26,6 @@ __all__ = [
     "regressor",
     "rows",
     "serving",
+    "setup",
     "train",
 ]

@@ -104,21 +104,36 @@ async def ended_status(process):
 
 
 @pytest.mark.parametrize(
-    ("script", "last_line", "status"),
+    ("script", "reason", "status"),
     [
-        ("import nothing\n", "ModuleNotFoundError: No module named 'nothing'", WILL_NOT_LOAD),
-        ("def model_fn(d): raise ValueError('bad')\n", "ValueError: bad", WILL_NOT_LOAD),
-        ("def model_fn(d): raise OSError('away')\n", "OSError: away", 1),
-        ("import sys\nsys.exit(2)\n", "RuntimeError: The model's code called sys.exit(2).", 1),
-        ("def (\n", "SyntaxError: invalid syntax", WILL_NOT_LOAD),
+        (
+            "import nothing\n",
+            "ModuleNotFoundError: No module named 'nothing' (inference.py, line 1) (pack nothing "
+            "beside the script, or name its package in code/requirements.txt)",
+            WILL_NOT_LOAD,
+        ),
+        (
+            "def model_fn(d):\n    raise ValueError('bad\\nweights')\n",
+            "ValueError: bad weights (inference.py, line 2)",
+            WILL_NOT_LOAD,
+        ),
+        ("raise RuntimeError('odd')\n", "RuntimeError: odd (inference.py, line 1)", WILL_NOT_LOAD),
+        ("raise OSError('away')\n", "OSError: away (inference.py, line 1)", 1),
+        (
+            "import sys\nsys.exit(2)\n",
+            "RuntimeError: The model's code called sys.exit(2). (inference.py, line 2)",
+            WILL_NOT_LOAD,
+        ),
+        ("def (\n", "SyntaxError: invalid syntax (inference.py, line 1)", WILL_NOT_LOAD),
     ],
 )
 async def test_a_model_that_does_not_load_ends_it_with_the_reason_last(
-    start, put_script, script, last_line, status
+    start, put_script, script, reason, status
 ):
     """The status says whether another start may help."""
     put_script(inference=script)
-    assert await ended(await start("python")) == (status, last_line)
+    got, line = await ended(await start("python"))
+    assert (got, line.partition("The model could not be loaded: ")[2]) == (status, reason)
 
 
 @pytest.mark.parametrize(

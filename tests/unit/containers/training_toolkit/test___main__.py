@@ -68,7 +68,7 @@ def test_a_failure_is_told_and_the_status_passed_on(job):
     assert status == 1
     assert "Traceback" in errors
     assert job.failure == (
-        'ExecuteUserScriptError:\nExitCode 1\nErrorMessage "ValueError: no"\n'
+        'ExecuteUserScriptError:\nExitCode 1\nErrorMessage "ValueError: no (train.py, line 5)"\n'
         f'Command "{sys.executable} train.py"'
     )
     job.script("exit.py", "raise SystemExit(42)")

@@ -21,7 +21,8 @@ and more
 
 def test_it_is_the_exception_that_it_ended_with():
     assert describe_failure(1, ["python", "train.py", "--epochs", "3"], TRACEBACK) == (
-        'ExecuteUserScriptError:\nExitCode 1\nErrorMessage "ValueError: boom\nand more"\n'
+        "ExecuteUserScriptError:\nExitCode 1\n"
+        'ErrorMessage "ValueError: boom\nand more (train.py, line 3)"\n'
         'Command "python train.py --epochs 3"'
     )
 
@@ -62,7 +63,7 @@ def test_what_torchrun_says_of_its_script_is_not_why_it_failed():
         '[rank1]:   File "train.py", line 6, in <module>\n'
         "[rank1]: ValueError: bad luck\n"
     )
-    assert 'ErrorMessage "ValueError: bad luck"' in describe_failure(
+    assert 'ErrorMessage "ValueError: bad luck (train.py, line 6)"' in describe_failure(
         1, ["torchrun"], of_the_script + torchruns
     )
     assert 'ErrorMessage "torch.distributed' in describe_failure(1, ["torchrun"], torchruns)
@@ -73,3 +74,12 @@ def test_a_module_of_awss_images_is_named_as_such():
     errors += "\nModuleNotFoundError: No module named 'sagemaker_containers.beta'"
     said = describe_failure(1, ["python", "train.py"], errors)
     assert "name sagemaker-containers in the requirements.txt beside the script" in said
+
+
+def test_a_missing_module_is_named_with_the_remedy():
+    errors = TRACEBACK.rstrip().rpartition("ValueError")[0]
+    errors += "ModuleNotFoundError: No module named 'catboost.core'"
+    assert (
+        "No module named 'catboost.core' (train.py, line 3) (pack catboost beside the script, or "
+        'name its package in the requirements.txt beside it)"'
+    ) in describe_failure(1, ["python", "train.py"], errors)

@@ -324,7 +324,7 @@ def mutated(data: bytes, changes) -> bytes:
     return data
 
 
-@settings(some, max_examples=350)
+@settings(some, max_examples=150)
 @given(st.booleans(), mutations, cuts)
 async def test_a_broken_request_is_answered_rightly_or_refused(served, in_chunks, changes, where):
     signed = served.signed(BODY)

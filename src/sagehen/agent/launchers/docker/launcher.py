@@ -232,6 +232,7 @@ class DockerLauncher:
         """Opens a way into a container without a network."""
         assert image.socket is not None
         try:
+            image.socket.parent.mkdir(mode=0o700, exist_ok=True)
             container.handoff = await open_handoff(
                 container.pid, image.socket, self._orphans, port=port
             )

@@ -6,6 +6,7 @@ import traceback
 
 from sagehen.base.errors import SagehenError
 from sagehen.containers.modelserver.contract import ModelAnswer, Refusal
+from sagehen.containers.modelserver.load_failures import LoadFailure
 
 __all__ = [
     "RaisedElsewhere",
@@ -37,12 +38,12 @@ log = logging.getLogger(__name__)
 
 
 class RaisedElsewhere(SagehenError):
-    """An exception from another process, with its traceback."""
+    """An exception from another process."""
 
-    def __init__(self, message: str, lines: str) -> None:
-        super().__init__(lines.rstrip())
+    def __init__(self, message: str, failure: LoadFailure) -> None:
+        super().__init__(failure.lines.rstrip() or message)
         self.message = message
-        self.lines = lines
+        self.failure = failure
 
 
 def json_answer(status: int, content: object) -> ModelAnswer:
@@ -163,9 +164,9 @@ def failure(problem: BaseException) -> ModelAnswer:
     """
     if isinstance(problem, Refusal):
         return problem.answer
-    if isinstance(problem, RaisedElsewhere):
-        log.error("A request failed.\n%s", problem.lines)
-        return traceback_answer(500, problem.message, problem.lines)
+    if isinstance(problem, RaisedElsewhere) and (lines := problem.failure.lines):
+        log.error("A request failed.\n%s", lines)
+        return traceback_answer(500, problem.message, lines)
     if isinstance(problem, SagehenError):
         return ModelAnswer(500, str(problem).encode(errors="replace"), _TEXT)
     lines = "".join(traceback.format_exception(problem))

@@ -70,13 +70,13 @@ class LoadedMessage(_Message, tag=6):
 
 
 class FailedMessage(_Message, tag=7):
-    """Reports a failed load."""
+    """Reports a failed load, with the fields of LoadFailure."""
 
-    kind: str
-    """`memory`, `reported` (a message for the user) or `raised`."""
     message: str
+    out_of_memory: bool
+    summary: str
     lines: str
-    """Traceback."""
+    permanent: bool
 
 
 class Unloaded(_Message, tag=8):

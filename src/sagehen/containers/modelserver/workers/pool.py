@@ -11,6 +11,7 @@ from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.base.retry import Backoff
 from sagehen.containers.modelserver.environment import Environment
+from sagehen.containers.modelserver.gpus import WORKER_GPU, visible_gpus
 from sagehen.containers.modelserver.workers.dispatcher import WorkerDispatcher
 from sagehen.containers.modelserver.workers.process import Worker, WorkerDied
 from sagehen.containers.modelserver.workers.worker_queue import WorkerQueue
@@ -167,7 +168,7 @@ class WorkerPool:
     async def _run_once(self, at: int) -> str:
         """Returns how the process ended."""
         try:
-            worker = self._start()
+            worker = self._start(at)
         except OSError as error:
             self._deaths += 1
             self._fail_waiting(at, error)
@@ -184,9 +185,11 @@ class WorkerPool:
         self._handle_loss(worker, ending)
         return ending
 
-    def _start(self) -> Worker:
+    def _start(self, at: int) -> Worker:
         settings = self._environment
         variables = {**os.environ, **settings.variables, **settings.thread_variables}
+        if gpus := visible_gpus(settings.variables):
+            variables[WORKER_GPU] = str(at % gpus)
         return Worker(self._python, variables, uuid4().hex, self._clock.monotonic())
 
     def _fail_waiting(self, at: int, error: OSError) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from sagehen.base.errors import SagehenError
 from sagehen.containers.leftovers import MARK, end_leftovers
+from sagehen.containers.modelserver.load_failures import LoadFailure
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
 from sagehen.containers.modelserver.workers.channel import WorkerChannel
 from sagehen.containers.modelserver.workers.messages import (
@@ -87,7 +88,7 @@ class Worker:
         self._channel.send(message, body)
 
     async def load(self, model: int, folder: str) -> None:
-        """Raises WorkerDied, or the code's MemoryError, RaisedElsewhere or SagehenError."""
+        """Raises WorkerDied, MemoryError or RaisedElsewhere."""
         reply = await self._request(Load(model, folder))
         if isinstance(reply, FailedMessage):
             raise _load_error(reply)
@@ -184,11 +185,10 @@ def _start(
 
 
 def _load_error(message: FailedMessage) -> Exception:
-    if message.kind == "memory":
+    if message.out_of_memory:
         return MemoryError(message.message)
-    if message.kind == "reported":
-        return SagehenError(message.message)
-    return RaisedElsewhere(message.message, message.lines)
+    failure = LoadFailure(message.summary, message.lines, message.permanent)
+    return RaisedElsewhere(message.message, failure)
 
 
 def _describe_status(status: int) -> str:

@@ -15,7 +15,6 @@ from typing import Protocol
 
 import msgspec
 
-from sagehen.base.errors import SagehenError
 from sagehen.containers.modelserver.contract import (
     Adapter,
     BatchModel,
@@ -23,10 +22,10 @@ from sagehen.containers.modelserver.contract import (
     ModelAnswer,
     ModelRequest,
 )
+from sagehen.containers.modelserver.load_failures import describe_load_failure
 from sagehen.containers.modelserver.serving.malloc_trim import give_memory_back
 from sagehen.containers.modelserver.serving.responses import failure
 from sagehen.containers.modelserver.serving.streaming import AHEAD_BYTES
-from sagehen.containers.modelserver.tracebacks import user_traceback
 from sagehen.containers.modelserver.workers.messages import (
     Abandon,
     Answered,
@@ -221,14 +220,16 @@ class Serving:
 def _failed(model: int, error: BaseException) -> FailedMessage:
     if isinstance(error, SystemExit):
         end = RuntimeError(f"The model's code called sys.exit({error.code!r}).")
-        end.__cause__ = error
-        error = end
-    kind = "raised"
-    if isinstance(error, MemoryError):
-        kind = "memory"
-    elif isinstance(error, SagehenError):
-        kind = "reported"
-    return FailedMessage(model, kind, _encodable(str(error)), _encodable(user_traceback(error)))
+        error = end.with_traceback(error.__traceback__)
+    failure = describe_load_failure(error)
+    return FailedMessage(
+        model,
+        _encodable(str(error)),
+        isinstance(error, MemoryError),
+        _encodable(failure.summary),
+        _encodable(failure.lines),
+        failure.permanent,
+    )
 
 
 def _encodable(text: str) -> str:

@@ -4,8 +4,10 @@ run."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sagehen.base.errors import Invalid
 from sagehen.frame.container_specs import ContainerSpec
 from sagehen.frame.context import RequestContext
+from sagehen.frame.gpus import instance_fraction
 from sagehen.frame.images import (
     BUILT_IN_IMAGES,
     find_launch,
@@ -154,6 +156,10 @@ def _check_environment(containers: list[dict[str, Any]]) -> None:
             f"The environment variables of a model may take {LARGEST_ENVIRONMENT_BYTES} bytes "
             f"together; these take {size}."
         )
+    try:
+        instance_fraction([container.get("Environment", {}) for container in containers])
+    except Invalid as error:
+        raise refused(str(error)) from error
 
 
 def _check_container(call: RequestContext, container: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from sagehen.base.errors import Invalid, NotFound
 from sagehen.base.settings import Settings
+from sagehen.frame.gpus import instance_fraction
 from sagehen.frame.images import find_launch, image_name, server_of_its_own
 from sagehen.frame.instance_types import require_instance_type
 from sagehen.frame.regular_expressions import compile_expression
@@ -230,6 +231,10 @@ def _check_environment(environment: dict[str, str]) -> None:
             f"The environment variables of a training job may take {LARGEST_ENVIRONMENT_BYTES} "
             f"bytes together; these take {size}."
         )
+    try:
+        instance_fraction([environment])
+    except Invalid as error:
+        raise refused(str(error)) from error
 
 
 def _check_checkpoints(config: dict[str, str] | None, objects: ObjectStore) -> None:

@@ -1,94 +1,11 @@
 import asyncio
-import tempfile
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 
-from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
-from sagehen.containers.modelserver.serving.connection import Connection
-from sagehen.containers.modelserver.serving.server import PIECE_BYTES, RECEIVE_SECONDS, ModelServer
+from sagehen.containers.modelserver.contract import ModelAnswer
+from sagehen.containers.modelserver.serving.server import PIECE_BYTES, RECEIVE_SECONDS
 from sagehen.containers.modelserver.serving.streaming import AnswerStream
-from support.clock import HandClock
-
-
-class Hands:
-    """Holds requests until the test answers them; answers `echo` at once."""
-
-    def __init__(self) -> None:
-        self.held: list[ModelRequest] = []
-        self.arrived = asyncio.Event()
-
-    def handle(self, request: ModelRequest) -> None:
-        if request.path == "/echo":
-            request.respond(ModelAnswer(200, request.body, request.header(b"content-type")))
-        elif request.path == "/broken":
-            raise RuntimeError("a bug")
-        else:
-            self.held.append(request)
-            self.arrived.set()
-
-    async def next(self) -> ModelRequest:
-        while not self.held:
-            self.arrived.clear()
-            await self.arrived.wait()
-        return self.held.pop(0)
-
-
-class Wire:
-    """A raw connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    async def ask(self, data: bytes) -> bytes:
-        self.writer.write(data)
-        return await self.answer()
-
-    async def answer(self) -> bytes:
-        head = await self.reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
-        return head + await self.reader.readexactly(length)
-
-
-class Setup:
-    def __init__(self, hands: Hands, server: ModelServer, path: str, clock: HandClock) -> None:
-        self.hands, self.server, self.path, self.clock = hands, server, path, clock
-        self.wires: list[Wire] = []
-
-    async def connect(self) -> Wire:
-        wire = Wire(*await asyncio.open_unix_connection(self.path))
-        self.wires.append(wire)
-        return wire
-
-
-@pytest.fixture
-async def setup() -> AsyncIterator[Setup]:
-    hands, clock = Hands(), HandClock(1.0)
-    server = ModelServer(hands.handle, max_body_bytes=1000, clock=clock)
-    with tempfile.TemporaryDirectory(prefix="sh") as folder:
-        path = str(Path(folder, "s"))
-        listener = await asyncio.get_running_loop().create_unix_server(
-            lambda: Connection(server), path
-        )
-        setup = Setup(hands, server, path, clock)
-        yield setup
-        listener.close()
-        for wire in setup.wires:
-            wire.writer.close()
-            await wire.writer.wait_closed()
-        await until(lambda: not server.connections)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop go round until the server has seen something."""
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0)
-
-
-def post(path: str, body: bytes, *headers: str) -> bytes:
-    lines = [f"POST {path} HTTP/1.1", "host: x", f"content-length: {len(body)}", *headers]
-    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+from support.fixtures.modelserver_wires import post, until
 
 
 async def test_connections_are_kept_alive(setup):
@@ -286,66 +203,6 @@ async def test_one_of_the_largest_size_is_taken_and_no_more_at_once(setup, monke
     assert (await second.ask(post("/a", b"x"))).startswith(b"HTTP/1.1 503 ")
     held.respond(ModelAnswer(200))
     assert (await first.answer()).startswith(b"HTTP/1.1 200 ")
-
-
-def large(path: str, size: int) -> bytes:
-    """The head of a request whose body has `size` bytes."""
-    return post(path, b"").replace(b"length: 0", b"length: %d" % size)
-
-
-@pytest.fixture
-def largest(setup, monkeypatch):
-    """A body that is as large as one may be, and fills the room."""
-    size = PIECE_BYTES + 1
-    monkeypatch.setattr("sagehen.containers.modelserver.serving.connection.LARGE_BYTES", 1000)
-    setup.server.max_body_bytes = setup.server.body_budget.most_bytes = size
-    return size
-
-
-async def test_a_large_body_waits_for_room_and_small_ones_do_not(setup, largest):
-    first, second, small = [await setup.connect() for _ in range(3)]
-    first.writer.write(large("/a", largest) + bytes(largest))
-    held = await setup.hands.next()
-    second.writer.write(large("/echo", largest) + bytes(largest))
-    assert (await small.ask(post("/echo", b"x"))).endswith(b"x")
-    setup.clock.seconds += 2 * RECEIVE_SECONDS  # whoever is made to wait is not slow
-    setup.server.sweep()
-    assert setup.server.body_budget.waiting == 1
-    held.respond(ModelAnswer(200))
-    assert (await first.answer()).startswith(b"HTTP/1.1 200 ")
-    assert (await second.answer()).startswith(b"HTTP/1.1 200 ")
-    assert setup.server.body_budget.reserved_bytes == 0
-
-
-async def test_who_gives_up_waiting_for_room_makes_way(setup, largest):
-    first, second, third = [await setup.connect() for _ in range(3)]
-    first.writer.write(large("/a", largest) + bytes(largest))
-    held = await setup.hands.next()
-    for wire in second, third:
-        wire.writer.write(large("/echo", largest))
-        await until(
-            lambda wire=wire: setup.server.body_budget.waiting == (1 if wire is second else 2)
-        )
-    second.writer.close()
-    # It is not read from while it waits: its end is found out when it is let in.
-    held.respond(ModelAnswer(200))
-    third.writer.write(bytes(largest))
-    assert (await third.answer()).startswith(b"HTTP/1.1 200 ")
-    assert setup.server.body_budget.reserved_bytes == 0
-
-
-async def test_who_waits_for_room_when_the_server_ends_is_told_to_go_elsewhere(setup, largest):
-    first, second, late = [await setup.connect() for _ in range(3)]
-    first.writer.write(large("/a", largest) + bytes(largest))
-    held = await setup.hands.next()
-    second.writer.write(large("/echo", largest))
-    await until(lambda: setup.server.body_budget.waiting == 1)
-    ending = asyncio.ensure_future(setup.server.drain())
-    assert b"x-sagehen-not-started: 1" in await second.answer()
-    assert b"x-sagehen-not-started: 1" in await late.ask(large("/echo", largest))
-    held.respond(ModelAnswer(200))
-    assert (await first.answer()).startswith(b"HTTP/1.1 200 ")
-    await ending
 
 
 async def test_an_answer_over_its_bound_is_an_error(setup):

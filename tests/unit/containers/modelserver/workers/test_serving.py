@@ -93,18 +93,22 @@ def test_a_model_is_loaded_called_and_unloaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "kind", "message"),
+    ("problem", "message", "has_traceback"),
     [
-        (MemoryError("no room"), "memory", "no room"),
-        (SagehenError("put it there"), "reported", "put it there"),
-        (ValueError("bad \ud800"), "raised", "bad ?"),
-        (SystemExit(3), "raised", "The model's code called sys.exit(3)."),
+        (MemoryError("no room"), "no room", True),
+        (SagehenError("put it there"), "put it there", False),
+        (ValueError("bad \ud800"), "bad ?", True),
+        (SystemExit(3), "The model's code called sys.exit(3).", True),
     ],
 )
-def test_a_load_that_fails_is_told_with_its_kind(problem, kind: str, message: str) -> None:
+def test_a_failed_load_is_reported_with_what_the_code_raised(
+    problem, message: str, has_traceback: bool
+) -> None:
     ((failed, _),) = serve(problem).sent
     assert isinstance(failed, FailedMessage)
-    assert (failed.kind, failed.message) == (kind, message)
+    assert (failed.message, bool(failed.lines)) == (message, has_traceback)
+    assert failed.out_of_memory is isinstance(problem, MemoryError)
+    assert message in failed.summary
 
 
 def test_a_model_that_batches_has_no_place_in_a_worker() -> None:

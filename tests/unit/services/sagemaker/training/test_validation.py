@@ -93,6 +93,7 @@ def channel(name="train", **source):
             "It goes only with EnableManagedSpotTraining",
         ),
         ({"Environment": {"A": "x" * 33_000}}, "may take 32768 bytes together"),
+        ({"Environment": {"SAGEHEN_GPU_FRACTION": "2"}}, "must be above 0 and at most 1"),
         ({"CheckpointConfig": {"S3Uri": "s3://nowhere/x"}}, "there is no bucket nowhere"),
         (
             {"CheckpointConfig": {"S3Uri": "s3://bucket/x", "LocalPath": "/tmp/x"}},

@@ -24,6 +24,7 @@ from sagehen.containers.modelserver.adapters.script.handlers import Handlers
 from sagehen.containers.modelserver.adapters.script.script import ScriptAdapter, UserScript
 from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer
 from sagehen.containers.modelserver.environment import Environment
+from sagehen.containers.modelserver.gpus import use_gpu
 
 __all__ = ["HuggingFaceAdapter", "adapter"]
 
@@ -52,6 +53,9 @@ class HuggingFaceAdapter(ScriptAdapter):
         return Handlers(self._pipeline, decode, _predict, encode, failed=_failure_answer)
 
     def _load_model(self, model_dir: Path) -> BatchModel | CallModel:
+        settings = self._environment
+        workers = settings.workers if self.needs_worker(model_dir) else 1
+        use_gpu(settings.gpu, settings.gpu_fraction, workers)
         pipeline = self._pipeline(str(model_dir))
         default_accept = self._environment.default_accept
         if self._is_text_model(model_dir):

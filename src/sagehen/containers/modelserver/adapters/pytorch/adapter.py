@@ -23,6 +23,7 @@ from sagehen.containers.modelserver.adapters.shared.model_file import (
 )
 from sagehen.containers.modelserver.contract import BatchModel, CallModel, ModelAnswer, Refusal
 from sagehen.containers.modelserver.environment import Environment
+from sagehen.containers.modelserver.gpus import use_gpu
 
 __all__ = ["TorchAdapter", "TorchModel", "adapter", "load_torchscript"]
 
@@ -104,6 +105,8 @@ class TorchAdapter(ScriptAdapter):
         return Handlers(load_torchscript, decode_tensor, predict, encode_tensor)
 
     def _load_model(self, model_dir: Path) -> BatchModel:
+        settings = self._environment
+        use_gpu(settings.gpu, settings.gpu_fraction, processes=1)
         return TorchModel(load_torchscript(str(model_dir)), self._environment)
 
 

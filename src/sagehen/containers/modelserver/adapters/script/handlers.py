@@ -105,11 +105,13 @@ class Context:
     Methods take an index in a batch, which has one request here.
     """
 
-    def __init__(self, headers: Mapping[bytes, bytes], model_dir: Path) -> None:
+    def __init__(
+        self, headers: Mapping[bytes, bytes], model_dir: Path, gpu: int | None = None
+    ) -> None:
         self._headers = headers
         self.system_properties: dict[str, Any] = {
             "model_dir": str(model_dir),
-            "gpu_id": None,
+            "gpu_id": gpu,
             "batch_size": 1,
         }
         self.model_name = model_dir.parent.name

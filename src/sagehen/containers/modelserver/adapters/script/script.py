@@ -27,6 +27,7 @@ from sagehen.containers.modelserver.contract import (
     Refusal,
 )
 from sagehen.containers.modelserver.environment import Environment
+from sagehen.containers.modelserver.gpus import use_gpu
 from sagehen.containers.modelserver.serving.responses import by_model
 from sagehen.containers.modelserver.tracebacks import user_traceback
 
@@ -162,7 +163,9 @@ class ScriptModel:
         self._default_accept = environment.default_accept or JSON
         self._failed = defaults.failed
         self._model_dir = model_dir
-        context = Context({}, model_dir)
+        self._gpu = environment.gpu
+        use_gpu(environment.gpu, environment.gpu_fraction, environment.workers)
+        context = Context({}, model_dir, self._gpu)
         if (prepare := _user_function(module, "pre_model_fn")) is not None:
             _with_arguments(prepare, 1)(str(model_dir), context)
         self._model = _with_arguments(_user_function(module, "model_fn") or defaults.model_fn, 1)(
@@ -174,7 +177,7 @@ class ScriptModel:
             _with_arguments(warm_up, 2)(str(model_dir), self._model, context)
 
     def call(self, request: ModelRequest) -> ModelAnswer:
-        context = Context(request.headers, self._model_dir)
+        context = Context(request.headers, self._model_dir, self._gpu)
         accept = accepted_type(request.header(b"accept"), self._default_accept)
         try:
             return by_model(

@@ -2,8 +2,6 @@
 
 import asyncio
 
-from aiohttp import web
-
 from sagehen.base.errors import Unavailable
 from sagehen.services.sagemaker.async_inference import (
     lease_store as async_leases,
@@ -131,13 +129,7 @@ async def test_a_redriven_request_leaves_no_failure_object(bench) -> None:
 async def test_what_an_older_attempt_says_does_not_count(bench) -> None:
     container = await bench.container()
     bench.serve()
-    gate = asyncio.Event()
-
-    async def wait(_: web.Request) -> web.Response:
-        await gate.wait()
-        return web.Response(body=b"old")
-
-    container.answer = wait
+    gate = container.hold(b"old")
     sequence = bench.enqueue(b"1")
     await bench.begun(container)
     # This process stood still for so long that its lease ran out.

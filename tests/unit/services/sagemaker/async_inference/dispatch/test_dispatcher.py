@@ -40,13 +40,7 @@ async def test_endpoints_take_turns(bench) -> None:
         bench.serve(name, slots=9, v=["i-1"])
     many = [bench.enqueue(b"1", endpoint_name="A") for _ in range(9)]
     few = [bench.enqueue(b"1", endpoint_name="B") for _ in range(2)]
-    gate = asyncio.Event()
-
-    async def wait(_: web.Request) -> web.Response:
-        await gate.wait()
-        return web.Response()
-
-    container.answer = wait
+    gate = container.hold()
     await bench.begun(container, 4)
     assert [bench.get(one).state for one in few] == ["LEASED"] * 2
     assert [bench.get(one).state for one in many] == ["LEASED"] * 2 + ["QUEUED"] * 7

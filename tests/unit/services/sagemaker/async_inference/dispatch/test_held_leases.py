@@ -2,21 +2,13 @@
 
 import asyncio
 
-from aiohttp import web
-
 from sagehen.services.sagemaker.async_inference.records import AsyncState
 
 
 async def test_leases_are_kept_while_it_is_worked_on(bench) -> None:
     container = await bench.container()
     bench.serve()
-    gate = asyncio.Event()
-
-    async def wait(_: web.Request) -> web.Response:
-        await gate.wait()
-        return web.Response(body=b"done")
-
-    container.answer = wait
+    gate = container.hold(b"done")
     sequence = bench.enqueue(b"1")
     await bench.begun(container)
     for _ in range(10):
@@ -31,13 +23,7 @@ async def test_leases_are_kept_while_it_is_worked_on(bench) -> None:
 async def test_a_slow_disk_does_not_make_a_running_request_lost(bench, monkeypatch) -> None:
     container = await bench.container()
     bench.serve()
-    gate = asyncio.Event()
-
-    async def wait(_: web.Request) -> web.Response:
-        await gate.wait()
-        return web.Response(body=b"done")
-
-    container.answer = wait
+    gate = container.hold(b"done")
     sequence = bench.enqueue(b"1")
     await bench.begun(container)
     join = bench.writes.join

@@ -64,13 +64,7 @@ async def test_what_did_not_begin_waits_and_is_not_counted(bench, how) -> None:
 async def test_a_retired_instance_is_busy_until_it_is_done(bench) -> None:
     old = await bench.container("i-1")
     bench.serve()
-    gate = asyncio.Event()
-
-    async def wait(_: web.Request) -> web.Response:
-        await gate.wait()
-        return web.Response(body=b"old")
-
-    old.answer = wait
+    gate = old.hold(b"old")
     bench.enqueue(b"1")
     await bench.begun(old)
     new = await bench.container("i-2")

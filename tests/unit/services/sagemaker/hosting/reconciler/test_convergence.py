@@ -301,6 +301,6 @@ def _by_variant(routes: dict[str, Route]) -> dict[tuple[str, str], set[str]]:
 
 
 World.TestCase.settings = settings(
-    max_examples=250, stateful_step_count=30, deadline=None, database=None
+    max_examples=150, stateful_step_count=30, deadline=None, database=None
 )
 TestWorld = World.TestCase

@@ -1,7 +1,6 @@
 """Containers that see their folder at /opt/ml, and nothing of that outside."""
 
 import asyncio
-import logging
 import os
 import shutil
 import signal
@@ -14,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from sagehen.agent.errors import CannotStart
-from sagehen.agent.launchers import become_container, mounts
-from sagehen.agent.launchers.launcher import LaunchPlan
-from sagehen.agent.launchers.mounts import OPT_ML, can_mount
-from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers import become_container, container_files
+from sagehen.agent.launchers.launcher import LaunchPlan, View
 from sagehen.agent.launchers.process import ProcessLauncher
+from sagehen.agent.launchers.walls import OPT_ML, Wall
 from support.mounts import may_mount
 
 NOBODY = 65534
+PROGRAMS = ("become_container.py", "container_files.py")
 
 
 def seen_outside(folder: Path) -> tuple[list[str], list[str]]:
@@ -51,7 +50,7 @@ def plan(folder: Path, *command: str) -> LaunchPlan:
 
 
 async def say(given: LaunchPlan) -> list[str]:
-    process = await ProcessLauncher(mounts=True).start(given)
+    process = await ProcessLauncher(walls=frozenset({Wall.FILES})).start(given)
     assert await process.wait() == 0, process.last_lines()
     return process.last_lines()
 
@@ -114,7 +113,9 @@ async def test_what_is_hidden_is_not_seen_and_all_else_is(tmp_path: Path) -> Non
     (tmp_path / "link").symlink_to("other")
     assert given.base is not None
     (given.base / "model" / "weights").write_text("weights\n")
-    said = await say(replace(given, hidden=(tmp_path / "secret", tmp_path / "not-there")))
+    said = await say(
+        replace(given, view=View(hidden=(tmp_path / "secret", tmp_path / "not-there")))
+    )
     assert said == ["folder", "link", "ml", "other", "weights", "other and read-only"]
     assert (tmp_path / "secret").read_text() == "secret"
 
@@ -123,14 +124,14 @@ async def test_without_it_a_container_starts_as_ever(tmp_path: Path) -> None:
     process = await ProcessLauncher().start(plan(tmp_path, "sh", "-c", "test ! -e /opt/ml/model"))
     assert await process.wait() == 0
     assert ProcessLauncher().container_base(tmp_path) == tmp_path
-    assert ProcessLauncher(mounts=True).container_base(tmp_path) == OPT_ML
+    assert ProcessLauncher(walls=frozenset({Wall.FILES})).container_base(tmp_path) == OPT_ML
 
 
 @may_mount
 async def test_a_base_that_is_gone_is_said_to_be_the_reason(tmp_path: Path) -> None:
     given = replace(plan(tmp_path, "true"), base=tmp_path / "gone")
     with pytest.raises(CannotStart, match=r"^true: No such file .* \(mounting its /opt/ml\)$"):
-        await ProcessLauncher(mounts=True).start(given)
+        await ProcessLauncher(walls=frozenset({Wall.FILES})).start(given)
 
 
 AS_ANOTHER_USER = """
@@ -139,8 +140,8 @@ program, base, user = sys.argv[1], sys.argv[2], int(sys.argv[3])
 os.setgroups([]); os.setgid(user); os.setuid(user)
 reader, writer = os.pipe()
 script = 'id -u; id -g; stat -c %u /opt/ml; echo 1 > /opt/ml/out; grep CapEff /proc/self/status'
-command = [sys.executable, "-ISs", "-c", sys.stdin.read(), str(os.getpid()), str(writer)]
-command += ["-", base + "/ml", base + "/hosts", base + "//secret"]
+command = [sys.executable, "-ISs", program, str(os.getpid()), str(writer)]
+command += [f"base={base}/ml", f"hosts={base}/hosts", f"cover={base}//secret", "--"]
 script += f'; cat /etc/hosts; ls {base}; test ! -w {base} && echo hidden'
 process = subprocess.Popen([*command, "sh", "-c", script], pass_fds=(writer,))
 os.close(writer)
@@ -156,12 +157,14 @@ def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
     (base / "ml").mkdir()
     (base / "hosts").write_text("127.77.0.1 algo-1\n")
     (base / "secret").write_text("secret")
+    program = base / "become_container.py"
+    for module in (become_container, container_files):
+        shutil.copy(module.__file__, base)
     for path in (base, base / "ml"):
         os.chown(path, NOBODY, NOBODY)
     try:
         ran = subprocess.run(
-            ["/usr/bin/python3", "-c", AS_ANOTHER_USER, "-", str(base), str(NOBODY)],
-            input=Path(become_container.__file__).read_text(),
+            ["/usr/bin/python3", "-c", AS_ANOTHER_USER, str(program), str(base), str(NOBODY)],
             # Not the tests' own, which may be closed to others: a container starts in its folder.
             cwd=base,
             capture_output=True,
@@ -170,7 +173,7 @@ def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
         )
         said = ran.stdout.split()
         rights = [*(["65534"] * 3), "CapEff:", "0" * 16]
-        seen = ["127.77.0.1", "algo-1", "hosts", "ml", "hidden"]
+        seen = ["127.77.0.1", "algo-1", "__pycache__", *PROGRAMS, "hosts", "ml", "hidden"]
         assert said == [*rights, *seen, "0"], ran.stderr
         assert (base / "ml" / "out").stat().st_uid == NOBODY
     finally:
@@ -184,7 +187,7 @@ async def test_the_kernel_still_ends_it_with_its_agent(tmp_path: Path) -> None:
 import os, subprocess, sys
 reader, writer = os.pipe()
 command = [sys.executable, "-ISs", {become_container.__file__!r}, str(os.getpid()), str(writer)]
-command += ["-", {str(base)!r}, "-", "-", "sleep", "1000"]
+command += ["base={base}", "--", "sleep", "1000"]
 process = subprocess.Popen(command, pass_fds=(writer,))
 os.close(writer)
 os.read(reader, 64)
@@ -206,32 +209,3 @@ sys.stdin.read()
         asyncio.get_running_loop().remove_reader(container)
         os.close(container)
         await process.wait()
-
-
-class TestTrying:
-    @may_mount
-    async def test_it_is_found_out_and_leaves_nothing(self, tmp_path: Path, caplog) -> None:
-        caplog.set_level(logging.INFO)
-        assert await can_mount(tmp_path, Orphans())
-        assert os.listdir(tmp_path) == []
-        assert caplog.text == ""
-
-    async def test_what_the_kernel_refuses_is_one_line_in_the_log(
-        self, tmp_path: Path, caplog, monkeypatch
-    ) -> None:
-        async def refuse(*_: object, **__: object) -> None:
-            raise OSError(1, "Operation not permitted (mounting its /opt/ml)")
-
-        caplog.set_level(logging.INFO)
-        monkeypatch.setattr(mounts, "spawn", refuse)
-        assert not await can_mount(tmp_path, Orphans())
-        assert caplog.messages == [
-            "/opt/ml cannot be mounted (Operation not permitted (mounting its /opt/ml)): "
-            "containers find it by variables such as SM_MODEL_DIR, hosts of a job have no names, "
-            "and network isolation does not hide keys."
-        ]
-
-    async def test_a_home_that_would_be_hidden_is_not(self, caplog) -> None:
-        caplog.set_level(logging.INFO)
-        assert not await can_mount(OPT_ML / "sagehen", Orphans())
-        assert "/opt/ml/sagehen would be hidden" in caplog.text

@@ -1,0 +1,265 @@
+"""The files that a container sees: mounts in its own mount namespace, for `become_container`.
+
+It imports built-in modules only, as `become_container` says. In this order:
+
+    cover     a folder loses entries (the home: keys, state, other containers)
+    overlay   a folder keeps changes to itself (/etc)
+    private   a folder of the container's own lies at a path of the machine (/tmp)
+    empty     a folder is empty (~/.ssh)
+    shown     paths that would be hidden by the above are put back
+    opt_ml    the container's folder at /opt/ml
+
+Whatever lies inside a covered folder is opened before the first mount, and mounted by its
+descriptor.
+"""
+
+import _ctypes
+import _stat
+import posix
+import sys
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
+_OPT, _OPT_ML, _HOSTS, _STAGE = "/opt", "/opt/ml", "/etc/hosts", "/tmp"
+_COVER_OPTIONS = "size=1m"
+_OVERLAY_BYTES = 64 * 2**20
+"""changes to one overlaid folder, in memory"""
+
+
+class _Int(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "i"
+
+
+class _Long(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "l"
+
+
+class UnsignedLong(_ctypes._SimpleCData):  # type: ignore[type-arg]
+    _type_ = "L"
+
+
+class IntFunction(_ctypes.CFuncPtr):
+    """A C function, as of `ctypes.CDLL(None, use_errno=True)`."""
+
+    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+    _restype_ = _Int
+
+
+class LongFunction(_ctypes.CFuncPtr):
+    _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+    _restype_ = _Long
+
+
+_LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
+PRCTL, UNSHARE, _MOUNT = (
+    IntFunction(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "mount")
+)
+SYSCALL = LongFunction(_ctypes.dlsym(_LIBC, "syscall"))
+
+
+def leave_namespaces(flags: int) -> None:
+    """Unshares; without the right to, in a new user namespace with this user alone."""
+    user, group = posix.geteuid(), posix.getegid()
+    if UNSHARE(flags) != 0:
+        check(UNSHARE(CLONE_NEWUSER | flags))
+        # Other users appear as nobody.
+        write("/proc/self/setgroups", "deny")
+        write("/proc/self/uid_map", f"{user} {user} 1")
+        write("/proc/self/gid_map", f"{group} {group} 1")
+    # Mounts propagate from the machine, never back.
+    _mount(None, "/", _MS_REC | _MS_SLAVE)
+
+
+class Paths:
+    """Paths of the machine, opened before mounts hide them."""
+
+    def __init__(self, shown: list[str], private: list[str], base: str) -> None:
+        self._base_path = base
+        self._base = _open(base)
+        self._working = posix.getcwd()
+        self._private = [_open_private(text) for text in private]
+        self._shown = [(path, _open(path)) for path in shown if _exists(path)]
+        self._covers: list[str] = []
+
+    def cover(self, covers: list[str]) -> None:
+        """Each is FOLDER//NAME/NAME…: the folder is replaced by one without these entries."""
+        for folder, names in map(_pair, covers):
+            _replace(folder, without=names.split("/"))
+            self._shown.insert(len(self._covers), (folder, _open(folder)))
+            self._covers.append(folder)
+
+    def mount_private(self) -> None:
+        for at, source in self._private:
+            if is_folder(at):
+                _mount(_path_of(source), at, _MS_BIND)
+
+    def show(self) -> None:
+        for path, descriptor in self._shown:
+            if not _is_at(path, descriptor):
+                _make(path, _stat.S_ISDIR(posix.fstat(descriptor).st_mode))
+                _mount(_path_of(descriptor), path, _MS_BIND | _MS_REC)
+            posix.close(descriptor)
+        for folder in self._covers:
+            _make_read_only(folder)
+
+    def mount_opt_ml(self, hosts: str | None) -> None:
+        """Also leaves the working folder for the same one in the new view."""
+        if hosts is not None and _exists(_HOSTS):
+            _mount(hosts, _HOSTS, _MS_BIND)
+        if not is_folder(_OPT_ML):
+            _replace(_OPT, more="ml")
+            _make_read_only(_OPT)
+        _mount(_path_of(self._base), _OPT_ML, _MS_BIND | _MS_REC)
+        for descriptor in (self._base, *(source for _, source in self._private)):
+            posix.close(descriptor)
+        base, working = self._base_path, self._working
+        inside = f"{working}/".startswith(f"{base}/")
+        posix.chdir(_OPT_ML + working[len(base) :] if inside else working)
+
+
+def overlay(folders: list[str]) -> None:
+    """Lets the container change `folders`; what it changes is kept in memory."""
+    for folder in folders:
+        # Staged where a private folder comes afterwards.
+        _mount("sagehen", _STAGE, 0, "tmpfs", f"mode=755,size={_OVERLAY_BYTES}")
+        for name in ("upper", "work"):
+            posix.mkdir(f"{_STAGE}/{name}", 0o755)
+        layers = f"lowerdir={folder},upperdir={_STAGE}/upper,workdir={_STAGE}/work"
+        _mount("sagehen", folder, 0, "overlay", layers)
+
+
+def mount_memory(mounts: list[str]) -> None:
+    """Each is FOLDER//BYTES; no bytes leave the kernel's default."""
+    for folder, size in map(_pair, mounts):
+        if is_folder(folder):
+            limit = f",size={size}" if size else ""
+            _mount("sagehen", folder, _MS_NOSUID | _MS_NODEV, "tmpfs", f"mode=1777{limit}")
+
+
+def empty(folders: list[str]) -> None:
+    for folder in folders:
+        if is_folder(folder):
+            _mount("sagehen", folder, _MS_RDONLY, "tmpfs", f"mode=700,{_COVER_OPTIONS}")
+
+
+def mount_proc() -> None:
+    """By a process of the new pid namespace."""
+    _mount("proc", "/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "proc")
+
+
+def _replace(folder: str, without: list[str] | None = None, more: str = "") -> None:
+    """Covers a folder by one in memory, `without` some entries and with the folder `more`."""
+    replaced = posix.open(folder, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
+    mode = _stat.S_IMODE(posix.fstat(replaced).st_mode)
+    _mount("sagehen", folder, 0, "tmpfs", f"mode={mode:o},{_COVER_OPTIONS}")
+    for name in posix.listdir(replaced):
+        if name not in (without or []):
+            try:  # noqa: SIM105
+                _copy_entry(f"/proc/self/fd/{replaced}/{name}", f"{folder}/{name}")
+            except FileNotFoundError:
+                pass
+    posix.close(replaced)
+    if more:
+        posix.mkdir(f"{folder}/{more}")
+
+
+def _make_read_only(folder: str) -> None:
+    # Writes would be lost.
+    _mount("sagehen", folder, _MS_REMOUNT | _MS_RDONLY, "tmpfs")
+
+
+def _copy_entry(old: str, new: str) -> None:
+    mode = posix.lstat(old).st_mode
+    if _stat.S_ISLNK(mode):
+        posix.symlink(posix.readlink(old), new)
+        return
+    _make(new, _stat.S_ISDIR(mode))
+    _mount(old, new, _MS_BIND | _MS_REC)
+
+
+def _make(path: str, folder: bool) -> None:
+    """Makes a place to mount on, and the folders above."""
+    above = path.rpartition("/")[0]
+    if above and not _exists(above):
+        _make(above, True)
+    try:
+        if folder:
+            posix.mkdir(path)
+        else:
+            posix.close(posix.open(path, posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY))
+    except FileExistsError:
+        pass
+
+
+def _open_private(text: str) -> tuple[str, int]:
+    folder, _, rest = text.partition("//")
+    source, _, mode = rest.rpartition("//")
+    if not is_folder(source):
+        posix.mkdir(source)
+    posix.chmod(source, int(mode, 8))
+    return folder, _open(source)
+
+
+def _open(path: str) -> int:
+    return posix.open(path, posix.O_PATH | posix.O_CLOEXEC)
+
+
+def _path_of(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _pair(text: str) -> tuple[str, str]:
+    first, _, second = text.partition("//")
+    return first, second
+
+
+def _exists(path: str) -> bool:
+    try:
+        posix.stat(path)
+    except OSError:
+        return False
+    return True
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    try:
+        there, here = posix.stat(path), posix.fstat(descriptor)
+    except OSError:
+        return False
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+def is_folder(path: str) -> bool:
+    """Follows no link: what a link leads to has its own mount."""
+    try:
+        return _stat.S_ISDIR(posix.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _mount(
+    source: str | None, target: str, flags: int, kind: str | None = None, options: str | None = None
+) -> None:
+    texts = [None if text is None else encode(text) for text in (source, target, kind)]
+    data = None if options is None else encode(options)
+    check(_MOUNT(*texts, UnsignedLong(flags), data))
+
+
+def check(result: object) -> None:
+    if result != 0:
+        number = _ctypes.get_errno()
+        raise OSError(number, posix.strerror(number))
+
+
+def encode(text: str) -> bytes:
+    """Like `os.fsencode`."""
+    return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
+
+def write(path: str, text: str) -> None:
+    descriptor = posix.open(path, posix.O_WRONLY)
+    try:
+        posix.write(descriptor, text.encode())
+    finally:
+        posix.close(descriptor)
