@@ -257,6 +257,13 @@ async def test_metrics_do_without_an_agent_that_is_away(server: Server) -> None:
     assert await server.figures() == {("sagehen_endpoint_status", NAME, "Creating"): 1}
 
 
+async def test_the_status_tells_of_the_nodes_problems(server: Server) -> None:
+    status = (await server.ask("GET", "/_sagehen/status")).json
+    assert status["problems"] == ["No image can be run."]
+    server.agent.away = True
+    assert (await server.ask("GET", "/_sagehen/status")).json["problems"] == []
+
+
 async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> None:
     server.add(
         endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 2), failure_reason="Once."),
