@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -110,6 +110,7 @@ class Agent:
         gpus: GpuPool | None = None,
         pace: Pace | None = None,
         networks: NetworkSupport = NO_NETWORKS,
+        problems: Callable[[], Awaitable[list[str]]] | None = None,
     ) -> None:
         artifacts = ArtifactCache(
             home.artifacts,
@@ -139,6 +140,7 @@ class Agent:
                 gpus=self._node.gpus,
             )
         )
+        self._problems = problems
         self._instances: dict[str, Instance] = {}
         self._stops: set[asyncio.Task[None]] = set()
         self._changes = Changes(clock)
@@ -227,6 +229,10 @@ class Agent:
         instances = list(self._instances.values())
         by_instance = await asyncio.gather(*(instance.samples() for instance in instances))
         return [sample for samples in by_instance for sample in samples]
+
+    async def problems(self) -> list[str]:
+        """Says what this node cannot do now, each with the remedy."""
+        return await self._problems() if self._problems is not None else []
 
     async def _remove(self, instance: Instance) -> None:
         await instance.stop()

@@ -143,6 +143,7 @@ def create_app(agent: Agent, missing_walls: Sequence[str] = ()) -> Starlette:
             ),
             *job_routes(agent.jobs),
             Route("/metrics", routes.metrics, methods=["GET"]),
+            Route("/problems", routes.problems, methods=["GET"]),
             Route("/gpus", routes.list_gpus, methods=["GET"]),
             Route("/walls/missing", routes.missing_walls, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
@@ -194,6 +195,9 @@ class _Routes:
 
     async def metrics(self, request: Request) -> Response:
         return answer_json(await self._agent.samples())
+
+    async def problems(self, request: Request) -> Response:
+        return answer_json(await self._agent.problems())
 
     async def list_gpus(self, request: Request) -> Response:
         return answer_json(self._agent.list_gpus())

@@ -97,6 +97,10 @@ class AgentClient:
     async def metrics(self) -> list[Sample]:
         return self._decode(await self._request("GET", "/metrics"), list[Sample])
 
+    async def problems(self) -> list[str]:
+        """Says what the node cannot do now, each with the remedy."""
+        return self._decode(await self._request("GET", "/problems"), list[str])
+
     async def gpus(self) -> GpuList:
         return self._decode(await self._request("GET", "/gpus"), GpuList)
 

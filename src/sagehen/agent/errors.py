@@ -5,6 +5,9 @@ from sagehen.base.errors import LimitExceeded, SagehenError, Unavailable
 __all__ = [
     "CannotStart",
     "ContainerUnhealthy",
+    "EngineError",
+    "EngineNotFound",
+    "EngineUnavailable",
     "InstanceFailed",
     "ModelNotReady",
     "ModelRefused",
@@ -14,6 +17,18 @@ __all__ = [
 
 class CannotStart(SagehenError):
     """A container's command could not be run."""
+
+
+class EngineError(CannotStart):
+    """The Docker Engine refused a call; the message is its own."""
+
+
+class EngineNotFound(EngineError):
+    """The Docker Engine has no such image, container or network."""
+
+
+class EngineUnavailable(EngineError):
+    """The Docker Engine does not answer; the message says what to do."""
 
 
 class InstanceFailed(SagehenError):

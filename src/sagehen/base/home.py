@@ -154,6 +154,11 @@ class Home:
         return (*private, *(self.path / name for name in names))
 
     @property
+    def docker_id(self) -> Path:
+        """Names the home on its containers of the Docker Engine."""
+        return self.path / "docker-id"
+
+    @property
     def own(self) -> tuple[Path, ...]:
         """Everything that Sagehen keeps in the home, which may also hold the user's own files."""
         state = self.path.glob("state.db-*")

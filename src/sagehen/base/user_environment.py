@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ClientChoices", "client_choices", "client_variables", "cuda_devices", "pip_variables"]
+__all__ = [
+    "ClientChoices",
+    "client_choices",
+    "client_variables",
+    "cuda_devices",
+    "docker_host",
+    "pip_variables",
+]
 
 _STRONGER = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_USE_FIPS_ENDPOINT")
 _SDK_CONFIGURATION = "~/.config/sagemaker/config.yaml"
@@ -49,6 +56,10 @@ def client_choices(environ: Mapping[str, str] = os.environ) -> ClientChoices:
         sdk_configuration=environ.get("SAGEMAKER_USER_CONFIG_OVERRIDE") or None,
         hidden_configuration=file if file.is_file() else None,
     )
+
+
+def docker_host(environ: Mapping[str, str] = os.environ) -> str:
+    return environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
 def pip_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:

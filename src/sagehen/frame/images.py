@@ -6,12 +6,18 @@ from fnmatch import fnmatchcase
 
 __all__ = [
     "BUILT_IN_IMAGES",
+    "DOCKER",
     "Launch",
     "find_launch",
     "image_name",
     "server_of_its_own",
     "unsuited",
 ]
+
+ImageRule = Sequence[str]
+"""a command of the user's own, or the text DOCKER or PROCESS"""
+DOCKER, PROCESS = "docker", "process"
+"""the launchers, as the settings `launcher` and `images` name them"""
 
 BUILT_IN_IMAGES: tuple[tuple[str, str], ...] = (
     ("*xgboost*", "xgboost"),
@@ -71,23 +77,29 @@ _FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Launch:
-    """How to start an image: exactly one of the two is set."""
+    """How to start an image: exactly one of the three is set."""
 
     adapter: str | None = None
     """adapter of Sagehen's model server, such as `xgboost`"""
     command: tuple[str, ...] | None = None
     """the user's command, from the setting `images`"""
+    docker: bool = False
+    """the image itself, by the docker launcher"""
 
 
-def find_launch(image: str, settings_images: Mapping[str, Sequence[str]]) -> Launch | None:
+def find_launch(
+    image: str, settings_images: Mapping[str, ImageRule], launcher: str = PROCESS
+) -> Launch | None:
     """Returns None for an unknown image.
 
-    `settings_images` win over built-in images, and literal names over patterns, which match the
-    repository's name or the whole URI.
+    `settings_images` win over `launcher` and built-in images, and literal names over patterns,
+    which match the repository's name or the whole URI.
     """
-    command = _find_command(image, settings_images)
-    if command:
-        return Launch(command=tuple(command))
+    rule = _find_rule(image, settings_images) or launcher
+    if rule == DOCKER:
+        return Launch(docker=True)
+    if rule != PROCESS:
+        return Launch(command=tuple(rule))
     if server_of_its_own(image):
         return None
     name = image_name(image).lower()
@@ -104,10 +116,13 @@ def server_of_its_own(image: str) -> str | None:
     return next(servers, None)
 
 
-def unsuited(image: str, settings_images: Mapping[str, Sequence[str]]) -> str | None:
+def unsuited(
+    image: str, settings_images: Mapping[str, ImageRule], launcher: str = PROCESS
+) -> str | None:
     """Returns why new models may not use an image that `find_launch` accepts, and advice. Older
     models still start."""
-    if _find_command(image, settings_images):
+    launch = find_launch(image, settings_images, launcher)
+    if launch is not None and launch.adapter is None:
         return None
     name = image_name(image).lower()
     for pattern, reason in _UNSUITED:
@@ -144,12 +159,12 @@ def image_name(image: str) -> str:
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
-def _find_command(image: str, commands: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
+def _find_rule(image: str, rules: Mapping[str, ImageRule]) -> ImageRule | None:
     names = (image, image_name(image))
     for name in names:
-        if name in commands:
-            return commands[name]
-    for pattern, command in commands.items():
+        if name in rules:
+            return rules[name]
+    for pattern, rule in rules.items():
         if any(fnmatchcase(name, pattern) for name in names):
-            return command
+            return rule
     return None

@@ -129,3 +129,21 @@ def test_a_literal_name_wins_over_a_pattern_and_a_tag_may_be_named() -> None:
     assert find_launch("my-image:v1", commands) == Launch(command=("this",))
     assert find_launch("my-image:v2", commands) == Launch(command=("second",))
     assert find_launch("my-other", commands) == Launch(command=("any",))
+
+
+def test_the_launcher_is_chosen_by_image() -> None:
+    docker, process = Launch(docker=True), Launch(adapter="xgboost")
+    assert find_launch("my/xgboost:1", {}, "docker") == docker
+    assert find_launch("anything@sha256:00", {}, "docker") == docker
+    assert find_launch("my/xgboost:1", {"xgboost": "process"}, "docker") == process
+    assert find_launch("my/xgboost:1", {"my/*": "docker"}) == docker
+    assert find_launch("my/tool", {"tool": ["run"]}, "docker") == Launch(command=("run",))
+    assert find_launch("unknown", {"unknown": "process"}, "docker") is None
+
+
+def test_an_image_that_runs_itself_is_never_unsuited() -> None:
+    image = "123456789012.dkr.ecr.us-east-1.amazonaws.com/pytorch-training:2.1"
+    assert unsuited(image, {}) is not None
+    assert unsuited(image, {}, "docker") is None
+    assert unsuited(image, {"pytorch-training": "docker"}) is None
+    assert unsuited(image, {"*": "process"}, "docker") is not None

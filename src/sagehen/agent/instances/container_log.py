@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -118,7 +118,7 @@ TAIL_LINES = 40
 
 
 class ContainerLog:
-    """Copies a pipe to a file in its own thread, until every writer has closed the pipe.
+    """Copies a container's output to a file in its own thread.
 
     A slow disk must not block the event loop. On write errors the output is dropped, so that the
     container never blocks.
@@ -150,8 +150,13 @@ class ContainerLog:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def follow(self, descriptor: int) -> None:
+        """Copies a pipe until every writer has closed it."""
+        self.follow_chunks(_read_pipe(descriptor))
+
+    def follow_chunks(self, chunks: Iterable[bytes]) -> None:
+        """Copies `chunks`, which are produced in the log's thread."""
         self._thread = threading.Thread(
-            target=self._copy, args=(descriptor,), name=f"log {self._path.name}", daemon=True
+            target=self._copy, args=(chunks,), name=f"log {self._path.name}", daemon=True
         )
         self._thread.start()
 
@@ -171,15 +176,14 @@ class ContainerLog:
             data = b"".join(self._tail)[-TAIL_BYTES:]
         return data.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
 
-    def _copy(self, descriptor: int) -> None:
-        with os.fdopen(descriptor, "rb", buffering=0) as pipe:
-            while data := pipe.read(READ_BYTES):
-                self._add_to_tail(data)
-                try:
-                    self._write(data)
-                except OSError:
-                    self._close()
-                self._notify(data)
+    def _copy(self, chunks: Iterable[bytes]) -> None:
+        for data in chunks:
+            self._add_to_tail(data)
+            try:
+                self._write(data)
+            except OSError:
+                self._close()
+            self._notify(data)
         self._notify(b"")
         self._close()
 
@@ -225,3 +229,9 @@ class ContainerLog:
                 self._file.close()
                 self._file = None
                 self._times.close()
+
+
+def _read_pipe(descriptor: int) -> Iterator[bytes]:
+    with os.fdopen(descriptor, "rb", buffering=0) as pipe:
+        while data := pipe.read(READ_BYTES):
+            yield data

@@ -15,7 +15,7 @@ from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
 from sagehen.agent.launchers.container_view import container_view
 from sagehen.agent.launchers.handoff import CONTAINER_PORT
-from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
+from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan, NetworkPlan
 from sagehen.agent.launchers.own_network import NetworkSupport
 from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
@@ -33,6 +33,7 @@ __all__ = [
     "choose_address",
     "choose_port",
     "fraction_variables",
+    "plan_image",
     "plan_launch",
     "plan_network",
     "refuse_isolation",
@@ -234,6 +235,41 @@ def plan_launch(
     )
 
 
+def plan_image(paths: ContainerPaths, settings: "Settings") -> LaunchPlan:
+    """Plans a container of the image itself, which has nothing of this machine's."""
+    container, spec = paths.container, paths.spec
+    suggested = {**_regions(settings), **fraction_variables(container.environment)}
+    environment = suggested | _chosen(container)
+    if container.multi_model:
+        environment["SAGEMAKER_MULTI_MODEL"] = "true"
+    return LaunchPlan(
+        instance_id=spec.instance_id,
+        name=container.hostname,
+        command=("serve",),
+        environment=environment,
+        folder=paths.folder,
+        log=paths.log,
+        log_bytes=settings.container_log_bytes,
+        limits=choose_limits(spec.instance_type, settings),
+        base=paths.base,
+        image=ImagePlan(
+            uri=container.image,
+            hostname=container.hostname,
+            serves=True,
+            number=paths.number,
+            containers=len(spec.containers),
+            multi_model=container.multi_model,
+            isolated=container.network_isolation,
+            socket=paths.socket,
+            labels={
+                "sagehen.endpoint": spec.endpoint_name,
+                "sagehen.variant": spec.variant_name,
+                "sagehen.instance": spec.instance_id,
+            },
+        ),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Program:
     command: tuple[str, ...]
@@ -304,9 +340,7 @@ def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
         "HF_HOME": os.path.expanduser("~/.cache/huggingface"),
         # The gateway must give up first.
         "SAGEMAKER_MODEL_SERVER_TIMEOUT": f"{settings.invocation_timeout_seconds + 1:g}",
-        "AWS_REGION": settings.region,
-        "AWS_DEFAULT_REGION": settings.region,
-        "SAGEMAKER_REGION": settings.region,
+        **_regions(settings),
         **fraction_variables(container.environment),
     }
     fixed = {
@@ -314,8 +348,17 @@ def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
         "SAGEMAKER_BASE_DIR": str(paths.base),
         "SM_MODEL_DIR": str(paths.base / "model"),
     }
-    chosen = dict(container.environment)
-    chosen.pop("SAGEMAKER_MULTI_MODEL", None)  # the model's Mode decides
     if container.multi_model:
         fixed["SAGEMAKER_MULTI_MODEL"] = "true"
-    return suggested | chosen | fixed
+    return suggested | _chosen(container) | fixed
+
+
+def _regions(settings: "Settings") -> dict[str, str]:
+    names = ("AWS_REGION", "AWS_DEFAULT_REGION", "SAGEMAKER_REGION")
+    return dict.fromkeys(names, settings.region)
+
+
+def _chosen(container: ContainerSpec) -> dict[str, str]:
+    chosen = dict(container.environment)
+    chosen.pop("SAGEMAKER_MULTI_MODEL", None)  # the model's Mode decides
+    return chosen

@@ -170,7 +170,8 @@ class Instance:
 
     def _runs_model_server(self, paths: ContainerPaths) -> bool:
         """Other containers fetch their code themselves."""
-        launch = find_launch(paths.container.image, self._node.settings.images)
+        settings = self._node.settings
+        launch = find_launch(paths.container.image, settings.images, settings.launcher)
         return launch is not None and launch.adapter is not None
 
     async def _provide(

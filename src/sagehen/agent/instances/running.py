@@ -5,18 +5,20 @@ import contextlib
 import re
 import signal
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from sagehen.agent.errors import CannotStart, ContainerUnhealthy
 from sagehen.agent.instances.container_plan import (
     ContainerPaths,
     choose_address,
     choose_port,
+    plan_image,
     plan_launch,
     plan_network,
 )
 from sagehen.agent.instances.failures import explain
 from sagehen.agent.instances.wrong_port import WrongPort, answers_ping
-from sagehen.agent.launchers.launcher import Process
+from sagehen.agent.launchers.launcher import IMAGE_BASE, Process
 from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.agent.node import Node, Pace
 from sagehen.base.container_exits import WILL_NOT_LOAD
@@ -45,6 +47,8 @@ class RunningContainer:
     pace: Pace
     is_ours: bool = False
     """our model server runs in it"""
+    base: Path | None = None
+    """`paths.base` as the container sees it, if not by its path on this machine"""
     reported_slots: str | None = None
     """from the last `/ping`"""
 
@@ -73,8 +77,16 @@ class RunningContainer:
                 listening = await self.process.listening_ports()
                 port = await wrong_port.check(loop.time(), listening, self._answers_ping)
                 if port is not None:
-                    raise ContainerUnhealthy(_listens_elsewhere(port, wrong_port.required))
+                    raise ContainerUnhealthy(self._describe_wrong_port(port, wrong_port.required))
             await asyncio.sleep(backoff.next_seconds())
+
+    def _describe_wrong_port(self, port: int, required: int) -> str:
+        # In an image, the port is SageMaker's own.
+        name = "SAGEMAKER_BIND_TO_PORT" if self.process.address is None else f"port {required}"
+        return (
+            f"the container answers /ping on port {port}, but nothing listens on port {required}: "
+            f"let its server listen on {name}"
+        )
 
     async def _answers_ping(self, port: int) -> bool:
         try:
@@ -117,7 +129,9 @@ class RunningContainer:
         listening = await self.process.listening_ports()
         if port in listening:
             return ""
-        hint = f"nothing listens on port {port} (SAGEMAKER_BIND_TO_PORT)"
+        # In an image, the port is SageMaker's own.
+        variable = " (SAGEMAKER_BIND_TO_PORT)" if self.process.address is None else ""
+        hint = f"nothing listens on port {port}{variable}"
         if listening:
             ports = ", ".join(map(str, listening))
             hint += f"; the container's processes listen on {ports}"
@@ -141,13 +155,6 @@ class RunningContainer:
         return f"{reason}; {ending}"
 
 
-def _listens_elsewhere(port: int, required: int) -> str:
-    return (
-        f"the container answers /ping on port {port}, but nothing listens on port {required}: "
-        "let its server listen on SAGEMAKER_BIND_TO_PORT"
-    )
-
-
 async def start_container(
     paths: ContainerPaths, node: Node, gpus: tuple[str, ...] | None = None
 ) -> RunningContainer:
@@ -159,9 +166,16 @@ async def start_container(
     Raises:
         CannotStart: the image is unknown, or its command cannot be run.
     """
-    launch = find_launch(paths.container.image, node.settings.images)
+    settings = node.settings
+    launch = find_launch(paths.container.image, settings.images, settings.launcher)
     if launch is None:
         raise CannotStart(f"the image {paths.container.image} is not known")
+    if launch.docker:
+        plan = plan_image(paths, node.settings)
+        process = await node.launcher.start(replace(plan, gpus=gpus))
+        assert process.address is not None
+        exited = asyncio.create_task(process.wait())
+        return RunningContainer(paths, process.address, process, exited, node.pace, base=IMAGE_BASE)
     ports = node.ports.take()
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(node.ports.release, ports)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from sagehen.agent.jobs.failures import JobFailed
 from sagehen.agent.jobs.host_folders import FIRST_HOST, HostPaths
 from sagehen.agent.jobs.network import SHARED_ADDRESS
 from sagehen.agent.launchers.container_view import container_view
-from sagehen.agent.launchers.launcher import LaunchPlan
+from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan
 from sagehen.base.address import client_url
 from sagehen.base.credentials import load_credentials
 from sagehen.base.home import Home
@@ -23,7 +24,7 @@ from sagehen.frame.job_specs import JobSpec
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["PROGRAM", "plan_job_launch"]
+__all__ = ["PROGRAM", "is_image", "network_interface", "plan_job_launch"]
 
 PROGRAM = "sagemaker_program"
 """names the script for our training toolkit"""
@@ -48,6 +49,8 @@ def plan_job_launch(
         HomeError: there are no access keys.
     """
     spec = paths.spec
+    if is_image(spec, settings):
+        return replace(_plan_image(paths, settings), gpus=gpus)
     command, folder = _command(paths, settings)
     return LaunchPlan(
         instance_id=f"{spec.attempt_id}-{paths.host}",
@@ -66,11 +69,66 @@ def plan_job_launch(
     )
 
 
+def is_image(spec: JobSpec, settings: "Settings") -> bool:
+    """Whether the docker launcher runs the job's image itself."""
+    launch = find_launch(spec.image, settings.images, settings.launcher)
+    return launch is not None and launch.docker
+
+
+def network_interface(spec: JobSpec, settings: "Settings") -> str:
+    """The device by which a job's hosts reach each other."""
+    return "eth0" if is_image(spec, settings) and not spec.network_isolation else "lo"
+
+
+def _plan_image(paths: HostPaths, settings: "Settings") -> LaunchPlan:
+    """Plans a container of the image itself, which has nothing of this machine's."""
+    spec = paths.spec
+    # SageMaker's argument, unless the job has its own.
+    command = spec.arguments if spec.entrypoint or spec.arguments else ("train",)
+    access = {} if spec.network_isolation else _access(paths.home, settings)
+    suggested = {
+        "AWS_DEFAULT_REGION": settings.region,
+        "SAGEMAKER_REGION": settings.region,
+        **fraction_variables(spec.environment),
+        **access,
+    }
+    return LaunchPlan(
+        instance_id=f"{spec.attempt_id}-{paths.host}",
+        name=paths.host,
+        command=command,
+        environment=suggested | spec.environment | _identity(spec, settings),
+        folder=paths.folder,
+        log=paths.log,
+        log_bytes=settings.container_log_bytes,
+        limits=choose_limits(spec.instance_type, settings),
+        base=paths.base,
+        image=ImagePlan(
+            uri=spec.image,
+            hostname=paths.host,
+            entrypoint=spec.entrypoint,
+            number=paths.number,
+            containers=spec.instance_count,
+            isolated=spec.network_isolation,
+            peers=spec.attempt_id if spec.instance_count > 1 else None,
+            server_url=access.get("AWS_ENDPOINT_URL"),
+            labels={"sagehen.training-job": spec.job_name, "sagehen.host": paths.host},
+        ),
+    )
+
+
+def _identity(spec: JobSpec, settings: "Settings") -> dict[str, str]:
+    return {
+        "TRAINING_JOB_NAME": spec.job_name,
+        "TRAINING_JOB_ARN": spec.job_arn,
+        "AWS_REGION": settings.region,
+    }
+
+
 def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], Path]:
     spec = paths.spec
     if spec.entrypoint:
         return (*spec.entrypoint, *spec.arguments), paths.code
-    launch = find_launch(spec.image, settings.images)
+    launch = find_launch(spec.image, settings.images, settings.launcher)
     if launch is not None and launch.command is not None:
         # The command stands for the image, without SageMaker's argument `train`; it may
         # name a file beside sagehen.toml.
@@ -123,9 +181,7 @@ def _environment(
         "SAGEHEN_PYTHON": str(paths.python),
         "SAGEHEN_ENVIRONMENTS": str(paths.home.environments),
         "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
-        "TRAINING_JOB_NAME": spec.job_name,
-        "TRAINING_JOB_ARN": spec.job_arn,
-        "AWS_REGION": settings.region,
+        **_identity(spec, settings),
     }
     return suggested | spec.environment | fixed
 

@@ -145,14 +145,16 @@ def _check_checkpoints(local_path: str) -> None:
         )
 
 
-NETWORK_INTERFACE = "lo"
-"""all hosts are on this machine"""
 GROUP = "homogeneousCluster"
 """SageMaker's name for a job without groups"""
 
 
-def prepare_folders(paths: HostPaths) -> None:
-    """Creates folders and files, before the data comes. Blocks; raises OSError."""
+def prepare_folders(paths: HostPaths, network_interface: str = "lo") -> None:
+    """Creates folders and files, before the data comes. Blocks; raises OSError.
+
+    Args:
+        network_interface: the device by which the hosts reach each other.
+    """
     folders = [paths.config, paths.base / "input" / "data", paths.model, paths.output, paths.code]
     folders += [paths.channel(channel.name) for channel in paths.spec.channels]
     if paths.checkpoints is not None:
@@ -162,16 +164,16 @@ def prepare_folders(paths: HostPaths) -> None:
     make_own_python(paths.folder / "python")
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
-    for name, content in _configs(paths).items():
+    for name, content in _configs(paths, network_interface).items():
         (paths.config / name).write_text(json.dumps(content))
 
 
-def _configs(paths: HostPaths) -> dict[str, dict[str, Any]]:
+def _configs(paths: HostPaths, network_interface: str) -> dict[str, dict[str, Any]]:
     spec = paths.spec
     return {
         "hyperparameters.json": spec.hyperparameters,
         "inputdataconfig.json": {channel.name: _channel(channel) for channel in spec.channels},
-        "resourceconfig.json": _resources(spec, paths.host),
+        "resourceconfig.json": _resources(spec, paths.host, network_interface),
     }
 
 
@@ -186,7 +188,7 @@ def _channel(channel: ChannelSpec) -> dict[str, str]:
     )
 
 
-def _resources(spec: JobSpec, host: str) -> dict[str, Any]:
+def _resources(spec: JobSpec, host: str, network_interface: str) -> dict[str, Any]:
     hosts = sorted(f"algo-{number}" for number in range(1, spec.instance_count + 1))
     group = {
         "instance_group_name": GROUP,
@@ -199,5 +201,5 @@ def _resources(spec: JobSpec, host: str) -> dict[str, Any]:
         "current_group_name": GROUP,
         "hosts": hosts,
         "instance_groups": [group],
-        "network_interface_name": NETWORK_INTERFACE,
+        "network_interface_name": network_interface,
     }

@@ -15,6 +15,7 @@ import msgspec
 from sagehen.agent.artifacts.folders import is_disk_full, remove_tree
 from sagehen.agent.changes import Changes
 from sagehen.agent.gpus.pool import GpuShare, NoCapacity
+from sagehen.agent.jobs.container_plan import network_interface
 from sagehen.agent.jobs.context import EndedReports, JobContext
 from sagehen.agent.jobs.data.data import JobData
 from sagehen.agent.jobs.data.transfers import DiskFull
@@ -245,8 +246,9 @@ class JobAttempt:
             self._artifacts = await self._data.upload()
 
     def _make_folders(self) -> None:
+        interface = network_interface(self.spec, self._context.settings)
         for paths in self._host_paths:
-            prepare_folders(paths)
+            prepare_folders(paths, interface)
 
     async def _train(self) -> AttemptEnding:
         clock = self._context.clock

@@ -2,13 +2,53 @@
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sagehen.agent.instances.limits import NO_LIMITS, LimitHits, Limits
 
-__all__ = ["NO_VIEW", "LaunchPlan", "Launcher", "NetworkPlan", "Process", "View"]
+__all__ = [
+    "IMAGE_BASE",
+    "NO_VIEW",
+    "ImagePlan",
+    "LaunchPlan",
+    "Launcher",
+    "NetworkPlan",
+    "Process",
+    "View",
+]
+
+IMAGE_BASE = Path("/opt/ml")
+"""where an image's container has the plan's `base`"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagePlan:
+    """The image of a container that an engine runs; the plan's command is its argument."""
+
+    uri: str
+    """as given to SageMaker's API"""
+    hostname: str
+    entrypoint: tuple[str, ...] = ()
+    """empty: the image's own"""
+    serves: bool = False
+    """listens on a port"""
+    number: int = 1
+    """among the containers of its instance or job, from 1"""
+    containers: int = 1
+    """of its instance or job"""
+    multi_model: bool = False
+    isolated: bool = False
+    """without a network"""
+    socket: Path | None = None
+    """made to reach a container without a network"""
+    peers: str | None = None
+    """the job whose other hosts the container reaches by their names"""
+    server_url: str | None = None
+    """this server as programs of this machine reach it; given to the container as it does"""
+    labels: dict[str, str] = field(default_factory=dict)
+    """say what the container is for"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +113,8 @@ class LaunchPlan:
     None: whatever the machine has"""
     is_command: bool = False
     """of the user's own: it may use fixed paths, such as /tmp/server.sock"""
+    image: ImagePlan | None = None
+    """None: the command is a program of this machine"""
 
 
 class Process(Protocol):
@@ -80,6 +122,10 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int: ...
+
+    @property
+    def address(self) -> str | None:
+        """Where the container serves, if its launcher has chosen that; None: as planned."""
 
     async def wait(self) -> int:
         """Returns the exit status, or minus the signal."""

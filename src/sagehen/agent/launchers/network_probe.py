@@ -9,7 +9,7 @@ from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.own_network import NetworkSupport, relay_control
 from sagehen.agent.launchers.spawn import spawn
 
-__all__ = ["find_network_support"]
+__all__ = ["describe_networks", "find_network_support"]
 
 log = logging.getLogger(__name__)
 
@@ -19,21 +19,24 @@ async def find_network_support(folder: Path, orphans: Orphans) -> NetworkSupport
     outgoing = await _try(NetworkPlan(outgoing=True), folder, orphans)
     if outgoing is None:
         return NetworkSupport(None, None)
-    missing = await _try(NetworkPlan(outgoing=False), folder, orphans)
-    if missing is None:
-        log.info(
-            "Containers with a network share that of this machine and must listen on "
-            "SAGEMAKER_BIND_TO_PORT (%s).",
-            outgoing,
-        )
-    else:
-        log.info(
-            "Containers cannot have networks of their own (%s): they must listen on "
-            "SAGEMAKER_BIND_TO_PORT, and EnableNetworkIsolation is refused unless the setting "
-            "network_isolation says otherwise.",
-            missing,
-        )
-    return NetworkSupport(missing, outgoing)
+    support = NetworkSupport(await _try(NetworkPlan(outgoing=False), folder, orphans), outgoing)
+    log.info("Walls around containers are missing: %s.", "; ".join(describe_networks(support)))
+    return support
+
+
+def describe_networks(support: NetworkSupport) -> list[str]:
+    """What is missing, in the form of `describe_missing` of the other walls."""
+    if support.missing is not None:
+        return [
+            f"network ({support.missing}): commands must listen on SAGEMAKER_BIND_TO_PORT, and "
+            "EnableNetworkIsolation is refused unless the setting network_isolation says otherwise"
+        ]
+    if support.missing_outgoing is not None:
+        return [
+            f"network ({support.missing_outgoing}): commands must listen on "
+            "SAGEMAKER_BIND_TO_PORT, unless they are isolated"
+        ]
+    return []
 
 
 async def _try(network: NetworkPlan, folder: Path, orphans: Orphans) -> str | None:

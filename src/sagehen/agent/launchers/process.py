@@ -77,6 +77,10 @@ class ContainerProcess:
         return self._process.pid
 
     @property
+    def address(self) -> str | None:
+        return None
+
+    @property
     def has_ended(self) -> bool:
         return self._process.returncode is not None
 

@@ -68,6 +68,8 @@ class ModelCachePlan:
     """for waiting, fetching and loading"""
     keep: bool = True
     """False if `ModelCacheSetting` is `Disabled`: models leave after use"""
+    container_folder: Path | None = None
+    """`folder` as the container sees it, if by another path"""
 
 
 class ModelCache:
@@ -271,12 +273,17 @@ class ModelCache:
             try:
                 await self._artifacts.retry_on_full_disk(
                     lambda: asyncio.to_thread(
-                        give_folder, artifact.folder, folder, artifact.size_bytes
+                        give_folder,
+                        artifact.folder,
+                        folder,
+                        # A link to shared data would lead nowhere in an image.
+                        artifact.size_bytes if self._plan.container_folder is None else 0,
                     )
                 )
             except ArtifactError as error:
                 raise self._with_reason(data, error) from error
-            await self._load_in_container(name, str(folder))
+            seen = (self._plan.container_folder or self._plan.folder) / name / "model"
+            await self._load_in_container(name, str(seen))
             return await self._cost(need)
         finally:
             self._models.reserved_bytes -= need

@@ -56,6 +56,7 @@ async def open_model_cache(
         fetches_at_once=loads * FETCHES_PER_LOAD,
         max_load_seconds=node.settings.model_load_timeout_seconds,
         keep=container.model_cache,
+        container_folder=None if running.base is None else running.base / "models",
     )
     return ModelCache(
         plan,

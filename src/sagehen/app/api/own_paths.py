@@ -62,7 +62,10 @@ class ObservedAgent(Protocol):
 
     async def metrics(self) -> Sequence[InstanceSample]: ...
 
+    async def problems(self) -> list[str]: ...
+
     async def gpus(self) -> GpuList: ...
+
     async def missing_walls(self) -> Sequence[str]: ...
 
 
@@ -122,10 +125,14 @@ class OwnPaths:
 
     async def status(self, _: Request) -> Response:
         server = {"version": __version__, "state": self._database.damage or "ok"}
-        snapshot, walls, gpus = await asyncio.gather(
-            self._observe(), self._missing_walls(), self._gpus()
+        snapshot, walls, gpus, problems = await asyncio.gather(
+            self._observe(), self._missing_walls(), self._gpus(), self._problems()
         )
-        containers = {"missing_walls": walls, "gpus": msgspec.to_builtins(gpus)}
+        containers = {
+            "missing_walls": walls,
+            "gpus": msgspec.to_builtins(gpus),
+            "problems": problems,
+        }
         return json_answer({**server, **describe_status(snapshot), **containers})
 
     async def take_report(self, request: Request) -> Response:
@@ -167,6 +174,13 @@ class OwnPaths:
             jobs=jobs,
             services=services,
         )
+
+    async def _problems(self) -> list[str]:
+        try:
+            async with asyncio.timeout(AGENT_TIMEOUT_SECONDS):
+                return await self._agent.problems()
+        except (SagehenError, TimeoutError):
+            return []
 
     async def _gpus(self) -> GpuList:
         try:

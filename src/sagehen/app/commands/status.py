@@ -108,6 +108,7 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
         *_jobs(status),
         *_gpus(status),
         *_walls(status),
+        *status.get("problems", ()),
         *([_SINCE_START] if endpoints else []),
     ]
 

@@ -5,7 +5,9 @@ from sagehen.agent.app import create_app
 from sagehen.agent.gpus.driver import NvidiaSmi
 from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.launchers.cgroups import open_cgroups
-from sagehen.agent.launchers.network_probe import find_network_support
+from sagehen.agent.launchers.choice import LauncherChoice
+from sagehen.agent.launchers.docker.launcher import DockerLauncher, uses_docker
+from sagehen.agent.launchers.network_probe import describe_networks, find_network_support
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.launchers.wall_probe import describe_missing, find_walls
@@ -25,31 +27,34 @@ async def _main(start: Start) -> None:
     orphans.adopt()
     unwanted = unwanted_walls(start.settings)
     missing = await find_walls(frozenset(Wall) - unwanted.keys(), start.home.path, orphans)
-    launcher = ProcessLauncher(
+    processes = ProcessLauncher(
         cgroups,
         orphans,
         walls=frozenset(Wall) - unwanted.keys() - missing.keys(),
         files_shared_because=missing.get(Wall.FILES),
         umask=start.umask,
     )
-    gpus = GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices())
     networks = await find_network_support(start.home.path, orphans)
+    images = DockerLauncher(start.settings, start.home, orphans)
+    if uses_docker(start.settings) or start.home.docker_id.exists():
+        await images.clear()
     agent = Agent(
         start.settings,
         start.home,
         objects.as_store(),
         SYSTEM,
-        launcher=launcher,
-        gpus=gpus,
         networks=networks,
+        launcher=LauncherChoice(processes, images),
+        problems=images.problems if uses_docker(start.settings) else None,
+        gpus=GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices()),
     )
     await agent.start()
+    missing_walls = [*describe_missing(unwanted | missing), *describe_networks(networks)]
     try:
-        await serve_on(
-            start.home.agent_socket, create_app(agent, describe_missing(unwanted | missing))
-        )
+        await serve_on(start.home.agent_socket, create_app(agent, missing_walls))
     finally:
         await agent.stop()
+        await images.close()
         objects.close()
         if cgroups is not None:
             cgroups.close()

@@ -5,6 +5,7 @@
 
 from pydantic import Field
 
+from sagehen.base.settings.docker import DockerSettings
 from sagehen.base.settings.hosting import (
     ArtifactSettings,
     AsynchronousSettings,
@@ -24,6 +25,7 @@ class Settings(
     StorageSettings,
     ServerSettings,
     InstanceSettings,
+    DockerSettings,
     ArtifactSettings,
     InvocationSettings,
     ConnectionSettings,

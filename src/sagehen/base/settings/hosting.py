@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sagehen.base.settings.section import Items, Section
+from sagehen.base.settings.section import ImageRule, Items, Section
 
 __all__ = [
     "ArtifactSettings",
@@ -100,9 +100,16 @@ class ConnectionSettings(Section):
 class InstanceSettings(Section):
     """Instances and their containers."""
 
-    images: dict[str, list[str]] = Field(
+    launcher: Literal["process", "docker"] = Field(
+        "process",
+        description="How images are run: `process` starts Sagehen's own model server, or a command "
+        "of `images`, as a process; `docker` runs the image itself with the "
+        "[Docker Engine](../howto/docker.md).",
+    )
+    images: dict[str, ImageRule] = Field(
         default_factory=dict,
-        description="Commands of your own, by image name or pattern.",
+        description="By image name or pattern: a command of your own, as a list, that is run as a "
+        "process; or the text `docker` or `process`, which overrides `launcher`.",
     )
     strict_capacity: bool = Field(
         False, description="Refuse endpoints that ask for more than this machine has."

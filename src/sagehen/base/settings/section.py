@@ -1,10 +1,10 @@
 """The base of the sections of settings."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-__all__ = ["Items", "Section", "items_of"]
+__all__ = ["ImageRule", "Items", "Section", "items_of"]
 
 
 def items_of(value: Any) -> Any:
@@ -18,6 +18,16 @@ def items_of(value: Any) -> Any:
 
 
 Items = Annotated[tuple[str, ...], BeforeValidator(items_of)]
+
+
+def _check_rule(value: Any) -> Any:
+    is_command = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if not is_command and value not in ("docker", "process"):
+        raise ValueError("Input should be a command as a list of texts, or `docker` or `process`")
+    return value
+
+
+ImageRule = Annotated[list[str] | Literal["docker", "process"], BeforeValidator(_check_rule)]
 
 
 class Section(BaseModel):

@@ -23,6 +23,7 @@ class FakeProcess:
         self.ports: list[int] = []
         self.lines: list[str] = []
         self.ended_because: str | None = None
+        self.address: str | None = None
 
     async def wait(self) -> int:
         return await self.exited

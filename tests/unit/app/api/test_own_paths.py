@@ -77,6 +77,10 @@ class MemoryAgent:
     samples: list[Sample] = field(default_factory=list)
     gpu_list: GpuList = field(default_factory=GpuList)
 
+    async def problems(self) -> list[str]:
+        await self.check_health()
+        return ["No image can be run."]
+
     async def check_health(self) -> None:
         if self.away:
             raise Unavailable("The agent is away.")
@@ -255,6 +259,13 @@ async def test_metrics_do_without_an_agent_that_is_away(server: Server) -> None:
     server.add(endpoint(EndpointStatus.CREATING, target=deployment("d1", 1)))
 
     assert await server.figures() == {("sagehen_endpoint_status", NAME, "Creating"): 1}
+
+
+async def test_the_status_tells_of_the_nodes_problems(server: Server) -> None:
+    status = (await server.ask("GET", "/_sagehen/status")).json
+    assert status["problems"] == ["No image can be run."]
+    server.agent.away = True
+    assert (await server.ask("GET", "/_sagehen/status")).json["problems"] == []
 
 
 async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> None:

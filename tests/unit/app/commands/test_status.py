@@ -203,6 +203,12 @@ def test_another_program_at_the_address_is_no_server(short_path: Path) -> None:
         thread.join()
 
 
+def test_a_problem_of_the_node_is_shown() -> None:
+    problem = "No image can be run: the Docker Engine does not answer."
+    status = {"url": "http://127.0.0.1:9000", "endpoints": [], "problems": [problem]}
+    assert problem in plain_status(status).splitlines()
+
+
 def test_a_damaged_state_is_shown_first() -> None:
     for endpoints in ([], [{"name": "e", "status": "InService", "variants": [VARIANT]}]):
         text = io.StringIO()

@@ -171,9 +171,10 @@ def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
             "Specify one of either Image and Model Data URL or ModelPackageName in container "
             "definition."
         )
-    if find_launch(container["Image"], call.settings.images) is None:
+    settings = call.settings
+    if find_launch(container["Image"], settings.images, settings.launcher) is None:
         raise _unknown_image(container["Image"])
-    if reason := unsuited(container["Image"], call.settings.images):
+    if reason := unsuited(container["Image"], settings.images, settings.launcher):
         raise refused(f"The image {container['Image']} {reason}")
     if "ModelDataUrl" in container and "ModelDataSource" in container:
         raise refused("Specify only one of ModelDataUrl and ModelDataSource.")

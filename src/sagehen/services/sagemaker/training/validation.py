@@ -169,8 +169,8 @@ def _check_command(
     """Require an entry point, a script, or a command for the image."""
     if algorithm.get("ContainerEntrypoint") or parameters.get("sagemaker_program"):
         return
-    launch = find_launch(image, settings.images)
-    if launch is not None and launch.command:
+    launch = find_launch(image, settings.images, settings.launcher)
+    if launch is not None and (launch.command or launch.docker):
         return
     server = server_of_its_own(image)
     problem = (

@@ -1,0 +1,1 @@
+"""A Docker Engine of the tests' own, and images without a registry."""
