@@ -3,6 +3,7 @@
 from sagehen.base.home import Home
 from support.deploy import IMAGE
 from support.mounts import may_mount
+from support.namespaces import may_unshare_network
 
 SPOILING = """
 import os
@@ -30,6 +31,7 @@ def transform_fn(model, data, content_type, accept):
 
 
 @may_mount
+@may_unshare_network
 def test_a_model_with_network_isolation_sees_no_keys_of_the_home(server, deploy):
     home = server.home
     deploy.sagemaker.create_model(

@@ -18,6 +18,7 @@ from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
 from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.jobs.jobs import JobAttempts
 from sagehen.agent.launchers.launcher import Launcher
+from sagehen.agent.launchers.own_network import NO_NETWORKS, NetworkSupport
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.messages import InstanceList, LoadedModel, Sample
 from sagehen.agent.node import Node, Pace
@@ -108,6 +109,7 @@ class Agent:
         launcher: Launcher | None = None,
         gpus: GpuPool | None = None,
         pace: Pace | None = None,
+        networks: NetworkSupport = NO_NETWORKS,
     ) -> None:
         artifacts = ArtifactCache(
             home.artifacts,
@@ -124,6 +126,7 @@ class Agent:
             clock=clock,
             gpus=gpus or GpuPool(settings, clock),
             pace=pace or Pace(),
+            networks=networks,
         )
         self.jobs = JobAttempts(
             JobContext(
@@ -132,6 +135,7 @@ class Agent:
                 objects=objects,
                 launcher=self._node.launcher,
                 clock=clock,
+                networks=self._node.networks,
                 gpus=self._node.gpus,
             )
         )

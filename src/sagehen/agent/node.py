@@ -7,6 +7,7 @@ from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.instances.container_plan import Ports
 from sagehen.agent.launchers.launcher import Launcher
+from sagehen.agent.launchers.own_network import NO_NETWORKS, NetworkSupport
 from sagehen.base.clock import Clock
 from sagehen.base.home import Home
 
@@ -52,4 +53,5 @@ class Node:
     clock: Clock
     gpus: GpuPool
     ports: Ports = field(default_factory=Ports)
+    networks: NetworkSupport = NO_NETWORKS
     pace: Pace = field(default_factory=Pace)

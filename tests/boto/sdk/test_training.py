@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from support.deploy import ROLE
+from support.namespaces import may_unshare_network
 from support.server import eventually
 
 BUCKET = "sdk-training"
@@ -221,6 +222,7 @@ def test_a_spot_job_goes_on_from_its_checkpoints(sdk, session, source, usual, aw
     assert described["BillableTimeInSeconds"] <= described["TrainingTimeInSeconds"]
 
 
+@may_unshare_network
 def test_code_comes_by_a_channel_where_there_is_no_network(sdk, source, usual, aws):
     estimator = sdk.sklearn.SKLearn(
         entry_point="say.py",

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.leftovers import BASE_MARK
 from sagehen.agent.instances.limits import choose_limits
 from sagehen.agent.launchers.container_view import container_view
-from sagehen.agent.launchers.launcher import LaunchPlan
+from sagehen.agent.launchers.handoff import CONTAINER_PORT
+from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
+from sagehen.agent.launchers.own_network import NetworkSupport
 from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec
@@ -28,8 +31,11 @@ __all__ = [
     "PortRange",
     "Ports",
     "choose_address",
+    "choose_port",
     "fraction_variables",
     "plan_launch",
+    "plan_network",
+    "refuse_isolation",
 ]
 
 FIRST, LAST = 12_000, 31_999
@@ -139,16 +145,72 @@ class ContainerPaths:
         return folder / spec.instance_id / f"{self.container.hostname}.log"
 
 
-def choose_address(paths: ContainerPaths, launch: Launch, ports: PortRange) -> str:
-    if launch.adapter is not None:
+def plan_network(
+    paths: ContainerPaths, launch: Launch, support: NetworkSupport, settings: "Settings"
+) -> NetworkPlan | None:
+    """Returns None for the machine's network.
+
+    Raises CannotStart: the model asks for network isolation, and it cannot be had.
+    """
+    is_ours = launch.adapter is not None
+    handoff = None if is_ours else paths.socket
+    if paths.container.network_isolation:
+        if support.missing is None:
+            return NetworkPlan(outgoing=False, handoff=handoff)
+        if settings.network_isolation == "required":
+            raise CannotStart(refuse_isolation(support.missing))
+    elif not is_ours and settings.container_network == "own" and support.missing_outgoing is None:
+        port = server_port(paths.home, settings)
+        return NetworkPlan(outgoing=True, handoff=handoff, server_port=port)
+    return None
+
+
+def refuse_isolation(reason: str) -> str:
+    return (
+        f"EnableNetworkIsolation asks for a container without a network, which this machine does "
+        f"not let this user start ({reason}). Run the server as root, or allow unprivileged user "
+        'namespaces; or set network_isolation = "where_possible", and its code has the network of '
+        "the machine"
+    )
+
+
+def server_port(home: Home, settings: "Settings") -> int:
+    """Returns 0 if containers need their own port of that number."""
+    try:
+        port = urlsplit(home.address.read_text().strip()).port
+    except (OSError, ValueError):
+        port = None
+    port = port or settings.port
+    return 0 if port == CONTAINER_PORT else port
+
+
+def choose_address(
+    paths: ContainerPaths, launch: Launch, ports: PortRange, network: NetworkPlan | None = None
+) -> str:
+    if launch.adapter is not None or network is not None:
         paths.socket.parent.mkdir(mode=0o700, exist_ok=True)
+    if launch.adapter is not None:
         paths.socket.unlink(missing_ok=True)
         return f"unix:{paths.socket}"
+    if network is not None:
+        return f"handoff:{paths.socket}"
     return f"tcp:127.0.0.1:{ports.first}"
 
 
+def choose_port(address: str) -> int | None:
+    """The port on which a container at `address` must listen; None for a Unix socket."""
+    if address.startswith("handoff:"):
+        return CONTAINER_PORT
+    return int(address.rpartition(":")[2]) if address.startswith("tcp:") else None
+
+
 def plan_launch(
-    paths: ContainerPaths, launch: Launch, address: str, ports: PortRange, settings: "Settings"
+    paths: ContainerPaths,
+    launch: Launch,
+    address: str,
+    ports: PortRange,
+    settings: "Settings",
+    network: NetworkPlan | None = None,
 ) -> LaunchPlan:
     if launch.adapter is not None:
         program = _model_server(paths, launch.adapter, address, settings)
@@ -168,6 +230,7 @@ def plan_launch(
         own_folder=paths.folder,
         view=container_view(paths.home, settings, paths.folder, paths.socket.parent),
         is_command=launch.adapter is None,
+        network=network,
     )
 
 
@@ -206,7 +269,7 @@ def _user_command(paths: ContainerPaths, command: tuple[str, ...], address: str)
         # Requests run in parallel: more threads in each would slow the others down. Our model
         # server sets its own number.
         suggested={"OMP_NUM_THREADS": "1"},
-        fixed={"SAGEMAKER_BIND_TO_PORT": address.rpartition(":")[2]},
+        fixed={"SAGEMAKER_BIND_TO_PORT": str(choose_port(address))},
     )
 
 

@@ -260,6 +260,7 @@ class Instance:
                 while pending and not any(exited.done() for exited in exits):
                     await first_of(*pending, *exits)
                     pending = {wait for wait in waits if not wait.done()}
+                    self._raise_failed(waits)
         except TimeoutError:
             slow = next(
                 running
@@ -274,6 +275,13 @@ class Instance:
             if running.exited.done():
                 reason = self._ping_failure(running, running.describe_end())
                 raise ContainerUnhealthy(reason, final=running.will_not_load)
+
+    def _raise_failed(self, waits: list[asyncio.Task[None]]) -> None:
+        for running, wait in zip(self._running, waits, strict=True):
+            error = wait.exception() if wait.done() else None
+            if isinstance(error, ContainerUnhealthy):
+                reason = self._ping_failure(running, str(error))
+                raise ContainerUnhealthy(reason, final=True) from error
 
     async def _serve(self) -> str:
         """Returns the reason when a container ends or stops answering."""

@@ -33,6 +33,9 @@ _THREADS, _RESIDENT = 17, 21
 """indices in /proc/PID/stat, after the name: `num_threads`, `rss`"""
 _TIMES = slice(11, 15)
 """`utime`, `stime`, `cutime`, `cstime`"""
+_LOCAL_ADDRESS, _STATE, _INODE = 1, 3, 9
+"""indices in the lines of /proc/PID/net/tcp"""
+_LISTENS = "0A"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -60,16 +63,38 @@ def tree_cpu_seconds(pid: int) -> float:
 
 
 def tree_listening_ports(pid: int) -> list[int]:
-    ports = set()
+    """TCP ports of a process and its descendants, each in its own network namespace."""
+    ports: set[int] = set()
+    by_network: dict[str, dict[str, int]] = {}
     for descendant in descendants(pid):
-        with contextlib.suppress(psutil.Error, OSError):
-            connections = psutil.Process(descendant).net_connections("tcp")
-            ports |= {
-                connection.laddr.port
-                for connection in connections
-                if connection.status == psutil.CONN_LISTEN
-            }
+        with contextlib.suppress(OSError):
+            network = os.readlink(f"/proc/{descendant}/ns/net")
+            if network not in by_network:
+                by_network[network] = _listening(descendant)
+            listening = by_network[network]
+            ports |= {listening[inode] for inode in _sockets(descendant) if inode in listening}
     return sorted(ports)
+
+
+def _listening(pid: int) -> dict[str, int]:
+    """Ports by the inode of the socket, in the namespace of `pid`. Raises OSError."""
+    ports = {}
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/net/{name}") as table:
+            for line in table:
+                fields = line.split()
+                if fields[_STATE] == _LISTENS:
+                    ports[fields[_INODE]] = int(fields[_LOCAL_ADDRESS].rpartition(":")[2], 16)
+    return ports
+
+
+def _sockets(pid: int) -> Iterator[str]:
+    """Yields inodes. Raises OSError."""
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"/proc/{pid}/fd/{name}")
+            if target.startswith("socket:["):
+                yield target[len("socket:[") : -1]
 
 
 def _stats(root: int) -> Iterator[list[bytes]]:

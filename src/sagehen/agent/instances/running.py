@@ -6,9 +6,16 @@ import re
 import signal
 from dataclasses import dataclass, replace
 
-from sagehen.agent.errors import CannotStart
-from sagehen.agent.instances.container_plan import ContainerPaths, choose_address, plan_launch
+from sagehen.agent.errors import CannotStart, ContainerUnhealthy
+from sagehen.agent.instances.container_plan import (
+    ContainerPaths,
+    choose_address,
+    choose_port,
+    plan_launch,
+    plan_network,
+)
 from sagehen.agent.instances.failures import explain
+from sagehen.agent.instances.wrong_port import WrongPort, answers_ping
 from sagehen.agent.launchers.launcher import Process
 from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.agent.node import Node, Pace
@@ -48,18 +55,33 @@ class RunningContainer:
         return next((int(value) for value in values if value and _SLOTS.fullmatch(value)), None)
 
     async def wait_until_healthy(self) -> None:
+        """Raises ContainerUnhealthy if its server listens on another port."""
         pace = self.pace
         backoff = Backoff(
             pace.first_ping_interval_seconds, pace.longest_ping_interval_seconds, factor=1.2
         )
         loop = asyncio.get_running_loop()
         hint_at: float | None = loop.time() + pace.port_hint_seconds
+        required = choose_port(self.address)
+        wrong_port = WrongPort(required) if required is not None else None
         while not await self.is_healthy():
             if hint_at is not None and loop.time() >= hint_at:
                 hint_at = None
                 if hint := await self.describe_ports():
                     await asyncio.to_thread(self.process.note, hint)
+            if wrong_port is not None and wrong_port.is_due(loop.time()):
+                listening = await self.process.listening_ports()
+                port = await wrong_port.check(loop.time(), listening, self._answers_ping)
+                if port is not None:
+                    raise ContainerUnhealthy(_listens_elsewhere(port, wrong_port.required))
             await asyncio.sleep(backoff.next_seconds())
+
+    async def _answers_ping(self, port: int) -> bool:
+        try:
+            async with self.process.reach(port) as address:
+                return await answers_ping(address, self.pace.ping_timeout_seconds)
+        except OSError:
+            return False
 
     async def is_healthy(self) -> bool:
         """Whether `/ping`, and `/models` of a multi-model container, answer in time."""
@@ -89,9 +111,9 @@ class RunningContainer:
 
     async def describe_ports(self) -> str:
         """Says where the container listens if not on its own port; else ""."""
-        if not self.address.startswith("tcp:"):
+        port = choose_port(self.address)
+        if port is None:
             return ""
-        port = int(self.address.rpartition(":")[2])
         listening = await self.process.listening_ports()
         if port in listening:
             return ""
@@ -119,6 +141,13 @@ class RunningContainer:
         return f"{reason}; {ending}"
 
 
+def _listens_elsewhere(port: int, required: int) -> str:
+    return (
+        f"the container answers /ping on port {port}, but nothing listens on port {required}: "
+        "let its server listen on SAGEMAKER_BIND_TO_PORT"
+    )
+
+
 async def start_container(
     paths: ContainerPaths, node: Node, gpus: tuple[str, ...] | None = None
 ) -> RunningContainer:
@@ -136,8 +165,9 @@ async def start_container(
     ports = node.ports.take()
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(node.ports.release, ports)
-        address = choose_address(paths, launch, ports)
-        plan = plan_launch(paths, launch, address, ports, node.settings)
+        network = plan_network(paths, launch, node.networks, node.settings)
+        address = choose_address(paths, launch, ports, network)
+        plan = plan_launch(paths, launch, address, ports, node.settings, network)
         process = await node.launcher.start(replace(plan, gpus=gpus))
         on_failure.pop_all()
     exited = asyncio.create_task(process.wait())

@@ -10,6 +10,7 @@ import msgspec
 
 from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.launchers.launcher import Launcher
+from sagehen.agent.launchers.own_network import NO_NETWORKS, NetworkSupport
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Threads
 from sagehen.base.home import Home
@@ -52,6 +53,7 @@ class JobContext:
     threads: Threads = field(default_factory=lambda: Threads(TRANSFERS, "jobs"))
     """for transfers: a hanging store must not block instances"""
     pace: JobPace = field(default_factory=JobPace)
+    networks: NetworkSupport = NO_NETWORKS
 
 
 class EndedReports:

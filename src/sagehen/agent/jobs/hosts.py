@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.gpus.pool import GpuShare
+from sagehen.agent.instances.container_plan import refuse_isolation
 from sagehen.agent.instances.limits import Utilization
 from sagehen.agent.jobs.container_plan import plan_job_launch
 from sagehen.agent.jobs.context import JobContext
@@ -20,7 +21,7 @@ from sagehen.agent.jobs.host_folders import HostPaths
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.network import JobNetwork, claim_network
 from sagehen.agent.jobs.stop_request import StopState
-from sagehen.agent.launchers.launcher import Process
+from sagehen.agent.launchers.launcher import NetworkPlan, Process
 from sagehen.agent.messages import JobSample
 from sagehen.base.concurrency import first_of
 
@@ -109,19 +110,34 @@ class JobHosts:
         for paths in self._paths:
             paths.hosts.write_text(hosts_file)
             await self._start(paths, self._network, gpus)
+            if self.failed is not None:
+                return
 
     async def _start(self, paths: HostPaths, network: JobNetwork, gpus: GpuShare | None) -> None:
         launcher = self._context.launcher
         base = launcher.container_base(paths.base)
         visible = None if gpus is None else gpus.hosts[paths.number - 1]
         plan = plan_job_launch(paths, self._context.settings, base, network.master_port, visible)
+        plan = replace(plan, listener=self._metrics.lines(), network=self._own_network(paths))
         try:
-            process = await launcher.start(replace(plan, listener=self._metrics.lines()))
+            process = await launcher.start(plan)
         except CannotStart as error:
             raise JobFailed(cannot_run(str(error))) from error
         utilization = Utilization(plan.limits, paths.home.path, self._context.clock)
         exited = asyncio.create_task(process.wait())
         self._hosts.append(JobHost(paths, process, exited, utilization, gpus))
+
+    def _own_network(self, paths: HostPaths) -> NetworkPlan | None:
+        """The network of an isolated job, which its hosts share. Raises JobFailed."""
+        context = self._context
+        if not paths.spec.network_isolation:
+            return None
+        if context.networks.missing is not None:
+            if context.settings.network_isolation == "required":
+                raise JobFailed(cannot_run(refuse_isolation(context.networks.missing)))
+            return None
+        first = self._hosts[0].process.pid if self._hosts else None
+        return NetworkPlan(outgoing=False, shared_with=first)
 
     async def samples(self) -> list[JobSample]:
         running = [host for host in self._hosts if host.status is None]

@@ -4,8 +4,8 @@
 
 It is a program and not a function between fork and exec: after a fork of a process with threads,
 Python code may wait forever for a lock that no thread holds any more. It imports nothing of the
-platform but `container_files`, and of the standard library only built-in or C modules: `os`,
-`signal`, `ctypes` and `contextlib` would double its start time.
+platform but `container_files` and `container_network`, and of the standard library only built-in or
+C modules: `os`, `signal`, `ctypes` and `contextlib` would double its start time.
 
     cgroup=FILE                 the `cgroup.procs` to join
     base=FOLDER                 seen at /opt/ml; the options below need it
@@ -17,18 +17,21 @@ platform but `container_files`, and of the standard library only built-in or C m
     empty=FOLDER                an empty folder
     shown=PATH                  visible though it lies in one of these folders
     processes=own               pid and IPC namespaces, with their own /proc
+    network=none                a network namespace with the loopback device only; needs no base
+    network=of:PID              that of another container, if that still runs
+    network=FD/PORT/ADDRESS/…   one with a relay behind the socket FD: `container_network`
 
-All but the first three and `processes` may be repeated. A new kind of namespace is a flag in
-`_namespaces`, its set-up a step of `_main` between `files` and `processes`: there the process has
-all rights in its namespaces, and is still alone.
+All but the first three, `processes` and `network` may be repeated. A new kind of namespace is a
+flag in `_namespaces`, its set-up a step of `_main` before `processes`: there the process has all
+rights in its namespaces, and is still alone.
 
 REPORT_FD is a pipe, closed when the command runs. Lines in it: `started INIT MAIN` if the container
 is another process than this one, and `failed ERRNO STEP`, where the step is empty if it was the
 command.
 
-With BASE the process gets its own mount namespace, and without full root also a user namespace with
-itself alone. Nothing is written on the machine: if it has no /opt/ml to mount on, the container
-gets another /opt with all that the machine's has.
+With BASE the process gets its own mount namespace, and for any namespace without full root also a
+user namespace with itself alone. Nothing is written on the machine: if it has no /opt/ml to mount
+on, the container gets another /opt with all that the machine's has.
 
 A pid namespace ends with its first process, which cannot be the command: the kernel would keep most
 signals from it. So this program starts two processes, both children of the agent, and ends:
@@ -53,6 +56,9 @@ _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 24, 36
 _OOM_SCORE = 500
 """of 1000: out of memory, the kernel ends containers first"""
 _CLONE_PARENT, _CLONE_NEWIPC, _CLONE_NEWPID = 0x8000, 0x08000000, 0x20000000
+_CLONE_NEWNET = 0x40000000
+_ALONE, _OF = "none", "of:"
+_OWN_NETWORK = "/proc/self/ns/net"
 _CLONE_CALLS = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120, "armv7l": 120}
 _MOUNT_MASK = 0o022
 """for folders made to mount on"""
@@ -74,9 +80,14 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
     try:
         for procs in options.get("cgroup", ()):
             files.write(procs, str(posix.getpid()))
+        step = "network"
+        network = _join_network(*options.get("network", [None]))
+        step = "network" if network else "mount"
+        files.leave_namespaces(_namespaces(options, network))
+        step = "network"
+        _set_up_network(network)
         step = "mount"
         if "base" in options:
-            files.leave_namespaces(_namespaces(options))
             mask = posix.umask(_MOUNT_MASK)
             paths = files.Paths(
                 options.get("shown", []), options.get("private", []), options["base"][0]
@@ -109,9 +120,40 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
         posix.write(report, f"failed {error.errno} {step}\n".encode())
 
 
-def _namespaces(options: dict[str, list[str]]) -> int:
-    flags: int = files.CLONE_NEWNS
-    return flags | (_CLONE_NEWPID | _CLONE_NEWIPC if "processes" in options else 0)
+def _namespaces(options: dict[str, list[str]], network: str | None) -> int:
+    flags: int = files.CLONE_NEWNS if "base" in options else 0
+    flags |= _CLONE_NEWPID | _CLONE_NEWIPC if "processes" in options else 0
+    return flags | (_CLONE_NEWNET if network is not None else 0)
+
+
+def _join_network(network: str | None) -> str | None:
+    """Returns the option for a new network; None if the process needs none."""
+    if network is None or not network.startswith(_OF):
+        return network
+    own = posix.readlink(_OWN_NETWORK)
+    try:
+        container = posix.pidfd_open(int(network.removeprefix(_OF)))
+        if files.SETNS(container, _CLONE_NEWNET) != 0:
+            # Its user namespace, in which this process then has the rights to mount.
+            files.check(files.SETNS(container, files.CLONE_NEWUSER | _CLONE_NEWNET))
+    except ProcessLookupError:
+        return _ALONE
+    posix.close(container)
+    # Another process may have the number by now.
+    return _ALONE if posix.readlink(_OWN_NETWORK) == own else None
+
+
+def _set_up_network(network: str | None) -> None:
+    if network is None:
+        return
+    # Not before: most containers do without its imports.
+    import container_network  # type: ignore[import-not-found]
+
+    container_network.bring_up_loopback()
+    if network != _ALONE:
+        control, server_port, *nameservers = network.split("/")
+        listeners = container_network.set_up(int(server_port), nameservers)
+        container_network.send_listeners(int(control), listeners)
 
 
 def _enter_processes(agent_pid: int, proc: int, report: int) -> None:

@@ -56,14 +56,16 @@ class LongFunction(_ctypes.CFuncPtr):
 
 
 _LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
-PRCTL, UNSHARE, _MOUNT = (
-    IntFunction(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "mount")
+PRCTL, UNSHARE, SETNS, _MOUNT = (
+    IntFunction(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "setns", "mount")
 )
 SYSCALL = LongFunction(_ctypes.dlsym(_LIBC, "syscall"))
 
 
 def leave_namespaces(flags: int) -> None:
     """Unshares; without the right to, in a new user namespace with this user alone."""
+    if not flags:
+        return
     user, group = posix.geteuid(), posix.getegid()
     if UNSHARE(flags) != 0:
         check(UNSHARE(CLONE_NEWUSER | flags))
@@ -71,8 +73,9 @@ def leave_namespaces(flags: int) -> None:
         write("/proc/self/setgroups", "deny")
         write("/proc/self/uid_map", f"{user} {user} 1")
         write("/proc/self/gid_map", f"{group} {group} 1")
-    # Mounts propagate from the machine, never back.
-    _mount(None, "/", _MS_REC | _MS_SLAVE)
+    if flags & CLONE_NEWNS:
+        # Mounts propagate from the machine, never back.
+        _mount(None, "/", _MS_REC | _MS_SLAVE)
 
 
 class Paths:

@@ -74,13 +74,15 @@ class _Server:
         """Returns when the target has ended."""
         while True:
             self._listen_if_free()
-            for descriptor, _ in self._poll.poll(self._patience()):
-                if descriptor == self._target:
-                    return
+            ready = [descriptor for descriptor, _ in self._poll.poll(self._patience())]
+            if self._target in ready:
+                return
+            for descriptor in ready:
                 if descriptor in self._pending:
                     self._connected(descriptor)
-                elif descriptor == self._listener.fileno():
-                    self._accept()
+            # Last: new connections may have the numbers of those that have just ended.
+            if self._accepting and self._listener.fileno() in ready:
+                self._accept()
             self._give_up_late()
 
     def _listen_if_free(self) -> None:

@@ -8,30 +8,22 @@
 The launchers of all kinds call `open_handoff` with the container's PID.
 """
 
-import asyncio
 import contextlib
 import errno
-import logging
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 from sagehen.agent.launchers import hand_over
+from sagehen.agent.launchers.helper_process import HelperProcess, start_helper
 from sagehen.agent.launchers.orphans import Orphans
-from sagehen.agent.launchers.spawn import MainProcess, kill_group, read_report, watch_end
 
 __all__ = ["CONTAINER_PORT", "Handoff", "open_handoff"]
-
-log = logging.getLogger(__name__)
 
 CONTAINER_PORT = 8080
 """where SageMaker's containers listen"""
 BACKLOG = 512
-JOIN_SECONDS = 30.0
 
-_PROGRAM = (sys.executable, "-ISs", str(Path(hand_over.__file__)))
+_PROGRAM = Path(hand_over.__file__)
 
 
 class Handoff:
@@ -40,21 +32,15 @@ class Handoff:
     It ends with the container, with this process, or by `close`.
     """
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], socket_path: Path, orphans: Orphans
-    ) -> None:
+    def __init__(self, helper: HelperProcess, socket_path: Path) -> None:
         self.address = f"handoff:{socket_path}"
+        self.helper = helper
         self._socket_path = socket_path
-        self._process = process
-        self._ended = watch_end(MainProcess(process, orphans), lambda: None)
 
     async def close(self) -> None:
         """Connections that were handed over stay open."""
-        if not self._ended.done():
-            kill_group(self._process.pid)
-            await asyncio.shield(self._ended)
-        with contextlib.suppress(OSError):
-            self._socket_path.unlink(missing_ok=True)
+        await self.helper.close()
+        _remove(self._socket_path)
 
 
 async def open_handoff(
@@ -73,31 +59,18 @@ async def open_handoff(
         OSError: the process has ended, or its namespace may not be joined.
     """
     with _listen(socket_path) as listener:
-        report, report_end = os.pipe2(os.O_CLOEXEC)
+        arguments = (listener.fileno(), pid, port)
         try:
-            process = _start(pid, listener.fileno(), report_end, port)
-        except OSError:
-            os.close(report)
+            helper = await start_helper(_PROGRAM, arguments, [listener.fileno()], orphans)
+        except BaseException:
+            _remove(socket_path)
             raise
-        finally:
-            os.close(report_end)
-    orphans.expect(process.pid)
-    try:
-        handoff = Handoff(process, socket_path, orphans)
-    except OSError:
-        os.close(report)
-        raise
-    failure = bytearray()
-    try:
-        async with asyncio.timeout(JOIN_SECONDS):
-            await read_report(report, failure)
-    except BaseException:
-        await handoff.close()
-        raise
-    if failure:
-        await handoff.close()
-        raise OSError(int(failure), os.strerror(int(failure)))
-    return handoff
+    return Handoff(helper, socket_path)
+
+
+def _remove(socket_path: Path) -> None:
+    with contextlib.suppress(OSError):
+        socket_path.unlink(missing_ok=True)
 
 
 def _listen(path: Path) -> socket.socket:
@@ -111,16 +84,3 @@ def _listen(path: Path) -> socket.socket:
         listener.close()
         raise OSError(error.errno or errno.EIO, f"{path}: {error.strerror}") from error
     return listener
-
-
-def _start(pid: int, listener: int, report: int, port: int) -> subprocess.Popen[bytes]:
-    # In the event loop's thread, as `spawn` does: the kernel ends a child with that thread.
-    arguments = (os.getpid(), report, listener, pid, port)
-    return subprocess.Popen(
-        [*_PROGRAM, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        start_new_session=True,
-        pass_fds=(report, listener),
-    )

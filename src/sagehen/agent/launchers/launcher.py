@@ -1,13 +1,14 @@
 """The interface of launchers, which start containers."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from sagehen.agent.instances.limits import NO_LIMITS, LimitHits, Limits
 
-__all__ = ["NO_VIEW", "LaunchPlan", "Launcher", "Process", "View"]
+__all__ = ["NO_VIEW", "LaunchPlan", "Launcher", "NetworkPlan", "Process", "View"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,20 @@ class View:
 
 
 NO_VIEW = View()
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPlan:
+    """A container's own network, in which it listens on port 8080 whatever others do."""
+
+    outgoing: bool
+    """to all that the machine reaches; otherwise the container has the loopback device only"""
+    handoff: Path | None = None
+    """a Unix socket, through which port 8080 is reached as `handoff:PATH`"""
+    server_port: int = 0
+    """of this server: at 127.0.0.1 in the container too; 0 for none"""
+    shared_with: int | None = None
+    """PID of a container whose network this one joins, instead of an own"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +66,8 @@ class LaunchPlan:
     own_folder: Path | None = None
     """the container's folder on this machine, where its /tmp, /var/tmp and /run lie"""
     view: View = NO_VIEW
+    network: NetworkPlan | None = None
+    """None: the machine's"""
     gpus: tuple[str, ...] | None = None
     """ids of the GPUs that the container sees: nvidia-smi's indices, or UUIDs of MIG devices;
     None: whatever the machine has"""
@@ -60,6 +77,9 @@ class LaunchPlan:
 
 class Process(Protocol):
     """A started container."""
+
+    @property
+    def pid(self) -> int: ...
 
     async def wait(self) -> int:
         """Returns the exit status, or minus the signal."""
@@ -80,6 +100,9 @@ class Process(Protocol):
 
     async def listening_ports(self) -> list[int]:
         """TCP ports of the process and its descendants; empty if the process has ended."""
+
+    def reach(self, port: int) -> AbstractAsyncContextManager[str]:
+        """An address of `http1` for one more TCP port of the container. Raises OSError."""
 
     def note(self, message: str) -> None:
         """Adds a platform line to the log. Blocks."""

@@ -5,7 +5,7 @@ import contextlib
 import os
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,9 +26,12 @@ from sagehen.agent.instances.process_tree import (
     tree_listening_ports,
 )
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
-from sagehen.agent.launchers.launcher import LaunchPlan
+from sagehen.agent.launchers.handoff import open_handoff
+from sagehen.agent.launchers.helper_process import HelperProcess
+from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
 from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.own_network import relay_control, serve_network
 from sagehen.agent.launchers.spawn import MainProcess, kill_group, spawn, watch_end
 from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls, unseen_file
 from sagehen.base.clock import SYSTEM, Clock
@@ -63,6 +66,9 @@ class ContainerProcess:
         self._killed = False
         self._ended_because: str | None = None
         self._end_logged = False
+        self.network: NetworkPlan | None = None
+        self.helpers: list[HelperProcess] = []
+        """end with the container"""
         self._ended = watch_end(process, self._on_end)
         self._memory = TreeMemory(process.pid)
 
@@ -88,6 +94,8 @@ class ContainerProcess:
             await asyncio.to_thread(self._log.add, f"sagehen: {self._ended_because}.")
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
+        for helper in self.helpers:
+            await helper.close()
         return status
 
     def terminate(self) -> None:
@@ -131,6 +139,18 @@ class ContainerProcess:
         if self.has_ended:
             return []
         return await asyncio.to_thread(tree_listening_ports, self._process.pid)
+
+    @contextlib.asynccontextmanager
+    async def reach(self, port: int) -> AsyncIterator[str]:
+        if self.network is None or self.network.handoff is None:
+            yield f"tcp:127.0.0.1:{port}"
+            return
+        path = self.network.handoff.with_suffix(f".{port}")
+        handoff = await open_handoff(self.pid, path, self._orphans, port=port)
+        try:
+            yield handoff.address
+        finally:
+            await handoff.close()
 
     def note(self, message: str) -> None:
         self._log.add(f"sagehen: {message}")
@@ -227,15 +247,29 @@ class ProcessLauncher:
 
     async def _start(self, plan: LaunchPlan, output: int, log: ContainerLog) -> ContainerProcess:
         group = None
-        with contextlib.ExitStack() as on_failure:
+        with contextlib.ExitStack() as on_failure, relay_control(plan.network) as control:
             if self._cgroups is not None:
                 group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
                 on_failure.callback(group.remove)
             procs = group.procs if group else None
             process = await spawn(
-                plan, output, procs, self._orphans, walls=self._walls, umask=self._umask
+                plan,
+                output,
+                procs,
+                self._orphans,
+                walls=self._walls,
+                umask=self._umask,
+                control=control,
             )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
+            on_failure.callback(container.kill)
+            if plan.network is not None:
+                container.network = plan.network
+                # A container that has already ended is for those who wait for it.
+                with contextlib.suppress(ProcessLookupError):
+                    await serve_network(
+                        container.pid, plan.network, control, self._orphans, container.helpers
+                    )
             on_failure.pop_all()
         if plan.is_command:
             self._commands[plan.command] = container

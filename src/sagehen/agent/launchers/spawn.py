@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sagehen.agent.launchers import become_container
+from sagehen.agent.launchers.helper_process import read_report
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.own_network import RelayControl, network_option
 from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_options
 
 __all__ = ["MainProcess", "StepError", "kill_group", "read_report", "spawn", "watch_end"]
@@ -22,13 +24,13 @@ __all__ = ["MainProcess", "StepError", "kill_group", "read_report", "spawn", "wa
 START_SECONDS = 30.0
 """from fork to exec: more than a slow disk takes"""
 KILLED_SECONDS = 1.0
-READ_BYTES = 256
 
 STEPS = {
     "cgroup": "joining its cgroup",
     "mount": "mounting its /opt/ml",
     "files": "hiding the machine's files",
     "overlay": "giving it an /etc of its own",
+    "network": "setting up its network",
     "processes": "giving it a process table of its own",
 }
 
@@ -136,6 +138,7 @@ async def spawn(
     *,
     walls: Walls = NO_WALLS,
     umask: int = -1,
+    control: RelayControl | None = None,
 ) -> MainProcess:
     """Starts a process for `plan` and registers it with `orphans`.
 
@@ -144,16 +147,20 @@ async def spawn(
         procs: the `cgroup.procs` to join.
         walls: decide which of the plan's paths take effect.
         umask: negative keeps this process's own.
+        control: for the plan's network, if that is outgoing.
 
     Raises:
         OSError: running the command, joining or mounting failed.
     """
     options = [f"cgroup={procs}"] if procs else []
     options += view_options(plan, walls)
+    network = network_option(plan.network, control)
+    options += [f"network={network}"] if network is not None else []
     with orphans.starting():
         report, report_end = os.pipe2(os.O_CLOEXEC)
+        passed = [report_end] if control is None else [report_end, control.container.fileno()]
         try:
-            starter = _fork(plan, output, report_end, options, umask)
+            starter = _fork(plan, output, passed, options, umask)
         except (OSError, ValueError):
             os.close(report)
             raise
@@ -230,12 +237,12 @@ def kill_group(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def _fork(
-    plan: LaunchPlan, output: int, report: int, options: Sequence[str], umask: int
+    plan: LaunchPlan, output: int, passed: Sequence[int], options: Sequence[str], umask: int
 ) -> "subprocess.Popen[bytes]":
     # In the event loop's thread, which lives as long as the agent: the kernel ends a child with the
     # thread that started it. By subprocess: uvloop runs Python before exec and lets the child
     # inherit open files.
-    words = (str(os.getpid()), str(report), *options, "--")
+    words = (str(os.getpid()), str(passed[0]), *options, "--")
     return subprocess.Popen(
         [*_BECOME, *words, *plan.command],
         stdin=subprocess.DEVNULL,
@@ -244,28 +251,9 @@ def _fork(
         env=plan.environment,
         cwd=plan.folder,
         start_new_session=True,
-        pass_fds=(report,),
+        pass_fds=passed,
         umask=umask,
     )
-
-
-async def read_report(descriptor: int, text: bytearray) -> None:
-    """Reads in the event loop: all threads may wait for a slow store."""
-    loop = asyncio.get_running_loop()
-    ended = loop.create_future()
-
-    def read() -> None:
-        part = os.read(descriptor, READ_BYTES)
-        text.extend(part)
-        if not part and not ended.done():
-            ended.set_result(None)
-
-    loop.add_reader(descriptor, read)
-    try:
-        await ended
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
 
 
 def _started(

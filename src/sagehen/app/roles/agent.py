@@ -5,6 +5,7 @@ from sagehen.agent.app import create_app
 from sagehen.agent.gpus.driver import NvidiaSmi
 from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.launchers.cgroups import open_cgroups
+from sagehen.agent.launchers.network_probe import find_network_support
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.launchers.wall_probe import describe_missing, find_walls
@@ -32,8 +33,15 @@ async def _main(start: Start) -> None:
         umask=start.umask,
     )
     gpus = GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices())
+    networks = await find_network_support(start.home.path, orphans)
     agent = Agent(
-        start.settings, start.home, objects.as_store(), SYSTEM, launcher=launcher, gpus=gpus
+        start.settings,
+        start.home,
+        objects.as_store(),
+        SYSTEM,
+        launcher=launcher,
+        gpus=gpus,
+        networks=networks,
     )
     await agent.start()
     try:

@@ -155,6 +155,17 @@ class InstanceSettings(Section):
         description="own: a container sees and reaches only its own processes, where the kernel "
         "allows it; machine: all of this machine's.",
     )
+    container_network: Literal["own", "machine"] = Field(
+        "own",
+        description="own: a command of `images` gets a network of its own, where the kernel allows "
+        "it, in which it listens on port 8080 whatever other containers do; machine: containers "
+        "share this machine's network, and each has another port.",
+    )
+    network_isolation: Literal["required", "where_possible"] = Field(
+        "required",
+        description="Where the kernel does not allow containers without a network, models and jobs "
+        "with EnableNetworkIsolation are refused; where_possible: they run with this machine's.",
+    )
     container_log_bytes: int = Field(
         10 * 2**20, gt=0, description="Size at which a container's log is rotated (one old kept)."
     )

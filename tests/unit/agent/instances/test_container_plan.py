@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.container_plan import (
     ContainerPaths,
     PortRange,
     choose_address,
     plan_launch,
+    plan_network,
 )
+from sagehen.agent.launchers.launcher import NetworkPlan
+from sagehen.agent.launchers.own_network import NetworkSupport
 from sagehen.base.home import Home
 from sagehen.base.settings import Settings
 from sagehen.frame.container_specs import InstanceSpec
@@ -38,7 +42,7 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     assert "SAGEMAKER_MULTI_MODEL" not in plan.environment
     assert plan.environment["SAGEHEN_ENVIRONMENTS"] == str(home.environments)
     assert plan.environment["SAGEHEN_ENVIRONMENTS_BYTES"] == str(settings.environment_cache_bytes)
-    assert plan.environment["SAGEMAKER_STARTUP_TIMEOUT"] == "55"  # less than it has
+    assert plan.environment["SAGEMAKER_STARTUP_TIMEOUT"] == "115"  # less than it has
     assert "OMP_NUM_THREADS" not in plan.environment  # it knows itself how many
     assert plan.log == home.logs / "endpoints/houses/AllTraffic/i-1/primary.log"
     assert plan.base == paths.base
@@ -78,6 +82,54 @@ def test_a_command_of_ones_own_listens_on_a_port_of_its_own(
     assert plan.environment["SAGEMAKER_SAFE_PORT_RANGE"] == "15001-15048"
     assert plan.command == ("python3", "serve.py")
     assert plan.folder == home.path
+
+
+BOTH = NetworkSupport(None, None)
+NEITHER = NetworkSupport("EPERM", "EPERM")
+SERVE = Launch(command=("serve",))
+
+
+def test_a_command_has_its_own_network_and_listens_where_sagemakers_containers_do(
+    home: Home, settings: Settings, make_spec: MakeSpec
+) -> None:
+    paths = ContainerPaths(home, make_spec(), 1)
+    home.address.write_text("http://127.0.0.1:9123\n")
+    network = plan_network(paths, SERVE, BOTH, settings)
+    assert network == NetworkPlan(outgoing=True, handoff=paths.socket, server_port=9123)
+    address = choose_address(paths, SERVE, PORTS, network)
+    plan = plan_launch(paths, SERVE, address, PORTS, settings, network)
+    assert (address, plan.network) == (f"handoff:{paths.socket}", network)
+    assert plan.environment["SAGEMAKER_BIND_TO_PORT"] == "8080"
+    home.address.write_text("http://127.0.0.1:8080")
+    network = plan_network(paths, SERVE, BOTH, settings)
+    assert network is not None
+    assert network.server_port == 0, "the container needs the port"
+
+
+def test_others_and_those_that_cannot_or_shall_not_have_the_machines_network(
+    home: Home, settings: Settings, make_spec: MakeSpec
+) -> None:
+    paths = ContainerPaths(home, make_spec(), 1)
+    shared = settings.model_copy(update={"container_network": "machine"})
+    assert plan_network(paths, SERVE, BOTH, shared) is None
+    assert plan_network(paths, SERVE, NEITHER, settings) is None
+    assert plan_network(paths, Launch(adapter="python"), BOTH, settings) is None
+
+
+@pytest.mark.parametrize("network", ["own", "machine"])
+def test_isolation_is_no_network_or_a_refusal_that_says_what_to_do(
+    home: Home, settings: Settings, make_spec: MakeSpec, network: str
+) -> None:
+    settings = settings.model_copy(update={"container_network": network})
+    paths = ContainerPaths(home, make_spec(network_isolation=True), 1)
+    own = NetworkPlan(outgoing=False, handoff=paths.socket)
+    assert plan_network(paths, SERVE, BOTH, settings) == own
+    ours = plan_network(paths, Launch(adapter="python"), BOTH, settings)
+    assert ours == NetworkPlan(outgoing=False)
+    with pytest.raises(CannotStart, match=r"EnableNetworkIsolation .*EPERM.*where_possible"):
+        plan_network(paths, SERVE, NEITHER, settings)
+    lenient = settings.model_copy(update={"network_isolation": "where_possible"})
+    assert plan_network(paths, SERVE, NEITHER, lenient) is None
 
 
 def test_pip_is_used_as_the_user_does_unless_the_container_says(

@@ -1,15 +1,19 @@
 import asyncio
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sagehen.agent.jobs.context import JobContext
+from sagehen.agent.launchers.own_network import NetworkSupport
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
 from sagehen.frame.job_specs import JobOutcome, JobPhase, JobReport, StopRequest
 from support.clock import SteppedClock
 from support.jobs import JobsUnderTest, MakeSpec
+from support.namespaces import may_unshare_network
 from support.processes import children_with
 
 ALL_PHASES = [JobPhase.STARTING, JobPhase.DOWNLOADING, JobPhase.TRAINING, JobPhase.UPLOADING]
@@ -100,6 +104,38 @@ async def test_an_isolated_container_gets_no_credentials(
 ) -> None:
     await jobs.run(make_spec("env; echo END", network_isolation=True))
     assert "AWS_ACCESS_KEY_ID" not in await printed(home, "END")
+
+
+@may_unshare_network
+async def test_the_hosts_of_an_isolated_job_share_a_network_of_their_own(
+    around: JobContext, make_spec: MakeSpec, home: Home
+) -> None:
+    jobs = JobsUnderTest(replace(around, networks=NetworkSupport(None, None)))
+    await jobs.jobs.start()
+    script = """readlink /proc/self/ns/net
+        case $SAGEMAKER_BASE_DIR in *algo-1*) read _ < "$P";; *) echo > "$P";; esac"""
+    os.mkfifo(home.path / "pipe")
+    environment = {"P": str(home.path / "pipe")}
+    spec = make_spec(script, network_isolation=True, instance_count=2, environment=environment)
+    report = await jobs.run(spec)
+    assert report.outcome is JobOutcome.COMPLETED, report.failure_reason
+    logs = home.logs / "training-jobs" / "count"
+    networks = [(logs / f"algo-{number}.log").read_text() for number in (1, 2)]
+    assert networks[0] == networks[1] != os.readlink("/proc/self/ns/net") + "\n"
+    await jobs.jobs.close()
+
+
+async def test_isolation_that_cannot_be_had_fails_the_job_unless_a_setting_allows_it(
+    around: JobContext, make_spec: MakeSpec
+) -> None:
+    settings = around.settings.model_copy(update={"network_isolation": "required"})
+    jobs = JobsUnderTest(replace(around, settings=settings))
+    await jobs.jobs.start()
+    report = await jobs.run(make_spec("echo", network_isolation=True))
+    assert report.outcome is JobOutcome.FAILED
+    assert "EnableNetworkIsolation asks for" in (report.failure_reason or "")
+    assert "where_possible" in (report.failure_reason or "")
+    await jobs.jobs.close()
 
 
 async def test_an_images_command_runs_beside_the_settings_as_it_is(

@@ -130,7 +130,7 @@ async def test_a_container_that_does_not_listen_refuses(short_path: Path) -> Non
 async def test_it_ends_with_the_container_and_is_waited_for(short_path: Path) -> None:
     with in_own_network(SILENT) as process:
         handoff = await open_handoff(process.pid, short_path / "s", Orphans())
-    await asyncio.wait_for(asyncio.shield(handoff._ended), 60)
+    await asyncio.wait_for(asyncio.shield(handoff.helper.ended), 60)
     with pytest.raises(Unavailable, match="Connection refused"):
         await answer(handoff.address)
     await handoff.close()
@@ -168,7 +168,7 @@ from sagehen.agent.launchers.handoff import open_handoff
 from sagehen.agent.launchers.orphans import Orphans
 async def main():
     handoff = await open_handoff(int(sys.argv[1]), Path(sys.argv[2]), Orphans())
-    print(handoff._process.pid, flush=True)
+    print(handoff.helper.pid, flush=True)
     await asyncio.Event().wait()
 asyncio.run(main())
 """

@@ -1,0 +1,57 @@
+"""Tries at start-up which networks the kernel lets this user give to containers."""
+
+import logging
+import subprocess
+from pathlib import Path
+
+from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
+from sagehen.agent.launchers.orphans import Orphans
+from sagehen.agent.launchers.own_network import NetworkSupport, relay_control
+from sagehen.agent.launchers.spawn import spawn
+
+__all__ = ["find_network_support"]
+
+log = logging.getLogger(__name__)
+
+
+async def find_network_support(folder: Path, orphans: Orphans) -> NetworkSupport:
+    """Tries both kinds of networks; logs why one is missing."""
+    outgoing = await _try(NetworkPlan(outgoing=True), folder, orphans)
+    if outgoing is None:
+        return NetworkSupport(None, None)
+    missing = await _try(NetworkPlan(outgoing=False), folder, orphans)
+    if missing is None:
+        log.info(
+            "Containers with a network share that of this machine and must listen on "
+            "SAGEMAKER_BIND_TO_PORT (%s).",
+            outgoing,
+        )
+    else:
+        log.info(
+            "Containers cannot have networks of their own (%s): they must listen on "
+            "SAGEMAKER_BIND_TO_PORT, and EnableNetworkIsolation is refused unless the setting "
+            "network_isolation says otherwise.",
+            missing,
+        )
+    return NetworkSupport(missing, outgoing)
+
+
+async def _try(network: NetworkPlan, folder: Path, orphans: Orphans) -> str | None:
+    """Returns why the network cannot be had."""
+    plan = LaunchPlan(
+        instance_id="probe",
+        name="probe",
+        command=("/bin/true",),
+        environment={},
+        folder=folder,
+        log=folder / "unused",
+        log_bytes=0,
+        network=network,
+    )
+    with relay_control(network) as control:
+        try:
+            process = await spawn(plan, subprocess.DEVNULL, None, orphans, control=control)
+        except OSError as error:
+            return error.strerror or str(error)
+        process.wait()
+    return None

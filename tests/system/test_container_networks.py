@@ -1,0 +1,205 @@
+"""Containers with networks of their own, behind a real server."""
+
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from support.deploy import IMAGE, ROLE, Deployer
+from support.namespaces import may_unshare_network
+from support.server import eventually
+
+pytestmark = may_unshare_network
+
+CONTAINER = Path(__file__).with_name("fixed_port_container.py")
+REACHING = (
+    CONTAINER.read_text().split("class Handler")[0]
+    + """
+def model_fn(folder):
+    return None
+
+def transform_fn(model, data, content_type, accept):
+    return reach(data if isinstance(data, str) else data.decode()), "text/plain"
+"""
+)
+REFUSED = {"ConnectionRefusedError", "OSError"}
+"""nobody listens in the container; the network is unreachable"""
+
+
+@pytest.fixture(scope="module")
+def deployer(make_server, make_deployer) -> Deployer:
+    images = {"fixed": [sys.executable, str(CONTAINER)]}
+    return make_deployer(make_server(images=json.dumps(images)))
+
+
+def server_address(deployer: Deployer) -> str:
+    return urlsplit(deployer.server.url).netloc
+
+
+def make_config(
+    deployer: Deployer,
+    name: str,
+    image: str = "fixed",
+    count: int = 1,
+    isolated: bool = False,
+    url: str | None = None,
+    **environment: str,
+) -> None:
+    container = {"Image": image, "Environment": {"NAME": name, **environment}}
+    deployer.sagemaker.create_model(
+        ModelName=name,
+        ExecutionRoleArn=ROLE,
+        PrimaryContainer=container | ({"ModelDataUrl": url} if url else {}),
+        EnableNetworkIsolation=isolated,
+    )
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": name,
+        "InstanceType": "ml.m5.large",
+        "InitialInstanceCount": count,
+    }
+    deployer.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+
+
+def deploy(deployer: Deployer, name: str, **options: object) -> None:
+    make_config(deployer, name, **options)  # type: ignore[arg-type]
+    deployer.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    described = deployer.settled(name)
+    assert described["EndpointStatus"] == "InService", described.get("FailureReason")
+
+
+def answers(deployer: Deployer, endpoint: str, count: int = 24) -> set[str]:
+    return {deployer.invoke(endpoint, "") for _ in range(count)}
+
+
+def names(found: set[str]) -> set[str]:
+    return {answer.split()[0] for answer in found}
+
+
+def test_containers_on_one_fixed_port_are_told_apart(deployer: Deployer) -> None:
+    """Two endpoints, two instances, and an update, all of a server that knows only 8080."""
+    deploy(deployer, "one", count=2)
+    deploy(deployer, "other")
+    found = answers(deployer, "one")
+    assert (names(found), len(found)) == ({"one"}, 2), "two instances, each with a home"
+    assert names(answers(deployer, "other", 5)) == {"other"}
+    make_config(deployer, "newer")
+    deployer.sagemaker.update_endpoint(EndpointName="one", EndpointConfigName="newer")
+    assert deployer.settled("one")["EndpointStatus"] == "InService"
+    eventually(lambda: names(answers(deployer, "one", 5)) == {"newer"})
+    assert names(answers(deployer, "other", 5)) == {"other"}
+
+
+def test_a_container_reaches_the_server_and_no_more_of_the_machines_loopback(
+    deployer: Deployer,
+) -> None:
+    deploy(deployer, "reaching")
+    assert deployer.invoke("reaching", server_address(deployer)) == "HTTP/1.1 200 OK"
+    assert deployer.invoke("reaching", "127.0.0.1:8080").startswith("HTTP/1.")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert deployer.invoke("reaching", f"127.0.0.1:{port}") == "ConnectionRefusedError"
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_script_reaches_the_server_only_without_isolation(
+    deployer: Deployer, isolated: bool
+) -> None:
+    name = f"script-{isolated}".lower()
+    url = deployer.upload(f"{name}/model.tar.gz", REACHING)
+    deploy(deployer, name, image=IMAGE, url=url, isolated=isolated)
+    answer = deployer.invoke(name, server_address(deployer))
+    assert answer in REFUSED if isolated else answer == "HTTP/1.1 200 OK"
+
+
+def test_an_isolated_command_serves_and_reaches_nothing(deployer: Deployer) -> None:
+    deploy(deployer, "isolated", isolated=True)
+    assert names(answers(deployer, "isolated", 2)) == {"isolated"}
+    for address in (server_address(deployer), "192.0.2.1:80"):
+        assert deployer.invoke("isolated", address) in REFUSED
+
+
+JOB = (
+    "import os; exec(open(os.environ['CODE']).read().split('class Handler')[0]); "
+    "print('reached:', reach(os.environ['WHERE']), flush=True)"
+)
+
+
+def test_a_job_with_isolation_reaches_nothing(deployer: Deployer) -> None:
+    deployer.s3.create_bucket(Bucket="jobs")
+    deployer.sagemaker.create_training_job(
+        TrainingJobName="isolated",
+        RoleArn=ROLE,
+        AlgorithmSpecification={
+            "TrainingImage": "none",
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": [sys.executable, "-c", JOB],
+        },
+        OutputDataConfig={"S3OutputPath": "s3://jobs/"},
+        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+        StoppingCondition={"MaxRuntimeInSeconds": 300},
+        Environment={"WHERE": server_address(deployer), "CODE": str(CONTAINER)},
+        EnableNetworkIsolation=True,
+    )
+
+    def status() -> str:
+        described = deployer.sagemaker.describe_training_job(TrainingJobName="isolated")
+        return str(described["TrainingJobStatus"])
+
+    eventually(lambda: status() in ("Completed", "Failed"), 120)
+    log = deployer.server.home / "logs" / "training-jobs" / "isolated" / "algo-1.log"
+    reached = re.findall(r"reached: (\S+)", log.read_text())
+    assert reached
+    assert set(reached) <= REFUSED
+
+
+def test_a_server_on_another_port_fails_and_the_reason_names_the_port(deployer: Deployer) -> None:
+    make_config(deployer, "elsewhere", PORT="5001")
+    deployer.sagemaker.create_endpoint(EndpointName="elsewhere", EndpointConfigName="elsewhere")
+    described = deployer.settled("elsewhere")
+    assert described["EndpointStatus"] == "Failed"
+    reason = described["FailureReason"]
+    assert "answers /ping on port 5001, but nothing listens on port 8080" in reason
+    taken = described["LastModifiedTime"] - described["CreationTime"]
+    assert taken.total_seconds() < 120, "and not the eight minutes of a start"
+
+
+def test_after_a_kill_of_the_agent_all_answer_again_and_nothing_is_left(
+    deployer: Deployer,
+) -> None:
+    deploy(deployer, "surviving")
+    before = helpers(deployer)
+    assert before
+    os.kill(deployer.server.pids()["agent"], signal.SIGKILL)
+    eventually(lambda: not helpers(deployer) & before, 120)
+
+    def answers_again() -> bool:
+        try:
+            return names(answers(deployer, "surviving", 1)) == {"surviving"}
+        except Exception:
+            return False
+
+    eventually(answers_again, 120)
+
+
+def children(deployer: Deployer) -> list[psutil.Process]:
+    return psutil.Process(deployer.server.process.pid).children(recursive=True)
+
+
+def helpers(deployer: Deployer) -> set[int]:
+    """The programs that serve containers' networks."""
+    found = set()
+    for process in children(deployer):
+        try:
+            if any(part.endswith(("hand_over.py", "relay.py")) for part in process.cmdline()):
+                found.add(process.pid)
+        except psutil.Error:
+            continue
+    return found
