@@ -46,6 +46,8 @@ class Recipe:
     body: Callable[[str], bytes] = str.encode
     text: Callable[[bytes], str] = bytes.decode
     environment: dict[str, str] = field(default_factory=dict)
+    healthy_early: bool = False
+    """its /ping answers 200 some seconds before the model is loaded"""
 
     def archive(self, model: str) -> bytes:
         raw = io.BytesIO()
@@ -159,6 +161,7 @@ RECIPES = {
             content_type="application/json",
             body=_triton_request,
             text=lambda body: str(json.loads(body)["outputs"][0]["data"][0]),
+            healthy_early=True,
         ),
     )
 }

@@ -23,7 +23,6 @@ CASES = (
 
 @pytest.fixture(scope="module")
 def walled(make_server) -> Deployer:
-    pytest.importorskip("sagehen.agent.launchers.own_network", reason="one network for all")
     server = make_server(images=json.dumps({name: RECIPES[name].command for name in RECIPES}))
     log = (server.home / "logs" / "agent.log").read_text()
     if missing := [line for line in log.splitlines() if any(told in line for told in SHARING)]:
