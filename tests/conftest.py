@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from support import costs
 from support.deploy import Deployer
 from support.memory_disk import use_memory
 from support.schedule import FileScheduling
-from support.server import ONE_THREAD, Server, eventually, server_maker
+from support.server import ONE_THREAD, Server, eventually, gates_folder, server_maker
 from support.service_models import read_once
 from support.timeouts import TimeoutThread
 
@@ -98,6 +98,26 @@ def short_path() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
+@pytest.fixture
+def gates() -> Iterator[Path]:
+    """A folder that the test shares with containers of a server made with `gates=True`."""
+    with gate_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def module_gates() -> Iterator[Path]:
+    with gate_folder() as folder:
+        yield folder
+
+
+@contextmanager
+def gate_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(dir=gates_folder()))
+    yield folder
+    shutil.rmtree(folder)
+
+
 @pytest.fixture(scope="module")
 def make_server() -> Iterator[Callable[..., Server]]:
     """`make_server(**settings)` starts a real server; each is stopped after the file's tests."""
@@ -108,7 +128,7 @@ def make_server() -> Iterator[Callable[..., Server]]:
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[Server]:
     with server_maker() as make:
-        yield make(access_log="true")
+        yield make(access_log="true", gates=True)
 
 
 @pytest.fixture(scope="module")

@@ -71,16 +71,16 @@ def test_an_input_that_is_not_there(bench: AsyncBench) -> None:
     assert told["failureReason"].startswith("ClientError: The input at s3://async-in/missing")
 
 
-def test_a_container_that_takes_too_long(bench: AsyncBench, short_path: Path) -> None:
-    gate = short_path / "gate"
+def test_a_container_that_takes_too_long(bench: AsyncBench, gates: Path) -> None:
+    gate = gates / "gate"
     called = bench.call("async", gate=gate, InvocationTimeoutSeconds=1)
     assert "timed out" in called.failure()
     gate.touch()
     assert json.loads(bench.call("async", number=1).output()) == {"number": 1}
 
 
-def test_a_container_that_dies_is_asked_again(bench: AsyncBench, short_path: Path) -> None:
-    called = bench.call("async", number=3, die=short_path / "died")
+def test_a_container_that_dies_is_asked_again(bench: AsyncBench, gates: Path) -> None:
+    called = bench.call("async", number=3, die=gates / "died")
     assert json.loads(called.output()) == {"number": 3}
     assert len(bench.notices(called)) == 1
 
@@ -137,9 +137,9 @@ def change(bench: AsyncBench, statement: str, *given: object) -> None:
 
 
 def test_an_update_keeps_the_queue_and_what_is_worked_on(
-    bench: AsyncBench, short_path: Path, wait_until
+    bench: AsyncBench, gates: Path, wait_until
 ) -> None:
-    gate, began = short_path / "gate", short_path / "began"
+    gate, began = gates / "gate", gates / "began"
     bench.endpoint("updated", concurrency=1)
     running = bench.call("updated", number=1, gate=gate, began=began)
     wait_until(lambda: lines_of(began) == ["1"])
@@ -156,12 +156,12 @@ def test_an_update_keeps_the_queue_and_what_is_worked_on(
 
 
 def test_what_waits_for_a_deleted_endpoint_fails(
-    bench: AsyncBench, short_path: Path, wait_until
+    bench: AsyncBench, gates: Path, wait_until
 ) -> None:
     bench.endpoint("deleted", concurrency=1)
-    began = short_path / "began"
+    began = gates / "began"
     calls = [
-        bench.call("deleted", number=number, gate=short_path / "never", began=began)
+        bench.call("deleted", number=number, gate=gates / "never", began=began)
         for number in range(4)
     ]
     wait_until(lambda: bool(lines_of(began)))

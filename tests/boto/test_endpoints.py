@@ -48,9 +48,9 @@ def test_life_of_an_endpoint(sagemaker, deploy):
     assert said == f'Could not find endpoint "{ARN}boto-end".'
 
 
-def test_update_shows_what_is_pending(sagemaker, deploy, tmp_path):
+def test_update_shows_what_is_pending(sagemaker, deploy, gates):
     deploy.endpoint("boto-update")
-    next_one = loads_when(tmp_path / "gate", 3.0)
+    next_one = loads_when(gates / "gate", 3.0)
     deploy.config("boto-update-next", next_one, InstanceType="ml.c5.large")
     sagemaker.update_endpoint(EndpointName="boto-update", EndpointConfigName="boto-update-next")
     described = sagemaker.describe_endpoint(EndpointName="boto-update")
@@ -60,7 +60,7 @@ def test_update_shows_what_is_pending(sagemaker, deploy, tmp_path):
     assert pending["EndpointConfigName"] == "boto-update-next"
     assert pending["ProductionVariants"][0]["InstanceType"] == "ml.c5.large"
     assert deploy.invoke("boto-update") == "[2.0, 4.0]"
-    (tmp_path / "gate").touch()
+    (gates / "gate").touch()
     assert deploy.settled("boto-update")["EndpointConfigName"] == "boto-update-next"
     assert deploy.invoke("boto-update") == "[3.0, 6.0]"
     said = refusal(

@@ -6,6 +6,7 @@ import sys
 import tarfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import botocore.auth
@@ -48,12 +49,11 @@ def mailbox() -> Iterator[Mailbox]:
 
 
 @pytest.fixture(scope="module")
-def serving(
-    make_server: Callable[..., Server], mailbox: Mailbox, tmp_path_factory: pytest.TempPathFactory
-) -> Server:
-    program = tmp_path_factory.mktemp("job") / "run.py"
+def serving(make_server: Callable[..., Server], mailbox: Mailbox, module_gates: Path) -> Server:
+    program = module_gates / "run.py"
     program.write_text(JOB)
     return make_server(
+        gates=True,
         images=json.dumps({"model_*": [sys.executable, str(program)]}),
         smtp_host="127.0.0.1",
         smtp_port=str(mailbox.port),

@@ -47,6 +47,7 @@ def obliging(deploy):
 def hasty(make_server, make_deployer):
     """The same on a server with little patience and little room."""
     server = make_server(
+        gates=True,
         gateways="1",
         invocation_timeout_seconds="3",
         max_queued_invocations="1",
@@ -120,10 +121,10 @@ def test_a_container_s_long_error(obliging):
 
 
 @BOTH
-def test_a_container_that_takes_too_long(hasty, operation, tmp_path):
-    wish = {"folder": str(tmp_path)}
+def test_a_container_that_takes_too_long(hasty, operation, gates):
+    wish = {"folder": str(gates)}
     answer = raised(hasty, "ModelError", operation=operation, wish=wish)
-    (tmp_path / "go").touch()
+    (gates / "go").touch()
     original = (
         "Your invocation timed out while waiting for a response from container primary. Review "
         "the latency metrics for each container in Amazon CloudWatch, resolve the issue, and try "
@@ -133,9 +134,9 @@ def test_a_container_that_takes_too_long(hasty, operation, tmp_path):
     check_model_error(answer, 0, original, message)
 
 
-def test_a_call_that_hangs_does_not_hold_its_worker_longer(hasty, tmp_path, wait_until):
+def test_a_call_that_hangs_does_not_hold_its_worker_longer(hasty, gates, wait_until):
     hasty.endpoint("hanging", SCRIPT, {"SAGEMAKER_MODEL_SERVER_WORKERS": "1"})
-    wish = {"folder": str(tmp_path)}  # where nothing will tell it to go on
+    wish = {"folder": str(gates)}  # where nothing will tell it to go on
     answer = raised(hasty, "ModelError", EndpointName="hanging", wish=wish)
     assert "timed out" in answer["OriginalMessage"]
     wait_until(lambda: answers(hasty, "hanging"))
@@ -210,10 +211,10 @@ def test_a_parameter_that_the_service_model_does_not_take(obliging, operation):
     )
 
 
-def test_an_endpoint_that_does_not_serve_yet_or_any_more(deploy, tmp_path, wait_until):
+def test_an_endpoint_that_does_not_serve_yet_or_any_more(deploy, gates, wait_until):
     script = (
         "import time\nfrom pathlib import Path\n"
-        f"def model_fn(d):\n    while not Path({str(tmp_path)!r}, 'go').exists():\n"
+        f"def model_fn(d):\n    while not Path({str(gates)!r}, 'go').exists():\n"
         "        time.sleep(0.001)\n"
         "def predict_fn(data, model):\n    raise ValueError('never')\n"
     )
@@ -222,7 +223,7 @@ def test_an_endpoint_that_does_not_serve_yet_or_any_more(deploy, tmp_path, wait_
     not_found = f"Endpoint early of account {ACCOUNT} not found."
     answer = raised(deploy, "ValidationError", EndpointName="early")
     assert answer["Error"]["Message"] == not_found
-    (tmp_path / "go").touch()
+    (gates / "go").touch()
     assert deploy.settled("early")["EndpointStatus"] == "InService"
     raised(deploy, "ModelError", EndpointName="early")
     deploy.sagemaker.delete_endpoint(EndpointName="early")
@@ -239,9 +240,9 @@ def test_a_multi_model_endpoint_without_a_target_model(hasty):
     assert answer["Error"]["Message"].startswith(message)
 
 
-def test_a_model_that_is_still_loading_goes_on_and_holds_up_no_other(hasty, tmp_path, wait_until):
+def test_a_model_that_is_still_loading_goes_on_and_holds_up_no_other(hasty, gates, wait_until):
     hasty.multi_model("slow")
-    gate = tmp_path / "gate"
+    gate = gates / "gate"
     for name, script in (("quick", DOUBLE), ("model", loads_when(gate, 2.0))):
         body = pack({"code/inference.py": script})
         hasty.s3.put_object(Bucket="many", Key=f"slow/{name}.tar.gz", Body=body)
@@ -278,11 +279,11 @@ def test_a_body_that_is_too_large(hasty, operation):
 
 
 @pytest.fixture
-def held(hasty, tmp_path, wait_until):
+def held(hasty, gates, wait_until):
     """All that the hasty server may hold is under way, until `held()`."""
-    gate = tmp_path / "go"
+    gate = gates / "go"
     go = gate.touch
-    wish = {"folder": str(tmp_path)}
+    wish = {"folder": str(gates)}
 
     def call() -> None:
         # On a busy machine the server's patience may end before the test has looked.
@@ -292,7 +293,7 @@ def held(hasty, tmp_path, wait_until):
 
     calling = threading.Thread(target=call)
     calling.start()
-    wait_until((tmp_path / "begun").exists)
+    wait_until((gates / "begun").exists)
     yield go
     go()
     calling.join()

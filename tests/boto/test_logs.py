@@ -184,8 +184,8 @@ def test_the_cli_follows_a_group(logs: Any, print_as: Callable[[str, str, str], 
     assert len(shown) == len(printed), "none twice"
 
 
-def test_a_training_job_s_log(logs: Any, deploy: Deployer, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
+def test_a_training_job_s_log(logs: Any, deploy: Deployer, gates: Path) -> None:
+    gate = gates / "gate"
     script = f"echo one; while [ ! -e {gate} ]; do sleep 0.01; done; echo two; printf three"
     began = int(time.time())
     deploy.training_job("printing", "/bin/sh", "-c", script)

@@ -26,7 +26,7 @@ def killed(make_server, make_deployer):
 
     What serves is what was deployed: one's object was overwritten since, the other's deleted.
     """
-    deployer = make_deployer(make_server())
+    deployer = make_deployer(make_server(gates=True))
     for name in MODELS:
         assert deployer.endpoint(name)["EndpointStatus"] == "InService"
     other = pack({"code/inference.py": DOUBLE.replace("2.0", "7.0")})
@@ -102,9 +102,9 @@ class Before:
 
 
 @pytest.fixture(scope="module")
-def all_killed(killed, tmp_path_factory) -> Iterator[Before]:
+def all_killed(killed, module_gates) -> Iterator[Before]:
     """Everything at once: with the supervisor the kernel ends the others, by SIGKILL too."""
-    server, receiver, gate = killed.server, Receiver(), tmp_path_factory.mktemp("gate") / "open"
+    server, receiver, gate = killed.server, Receiver(), module_gates / "open"
     bench, calls = accept_calls(killed, gate)
     sent = send_to_one_who_hangs(server, receiver)
     sqs = server.client("sqs")

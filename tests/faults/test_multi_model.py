@@ -40,7 +40,7 @@ def predict_fn(data, model):
 @pytest.fixture(scope="module")
 def many(make_server, make_deployer):
     """A server with two gateways, and an endpoint of many models."""
-    deployer = make_deployer(make_server(gateways="2"))
+    deployer = make_deployer(make_server(gates=True, gateways="2"))
     deployer.s3.create_bucket(Bucket="many")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: put_numbered(deployer, number), range(MODELS)))
@@ -98,8 +98,8 @@ def test_models_are_loaded_once_whatever_gateways_are_asked(many):
     assert model_folders(many) == MODELS
 
 
-def test_a_model_in_use_is_not_unloaded_under_its_request(many, tmp_path, wait_until):
-    gate = tmp_path / "gate"
+def test_a_model_in_use_is_not_unloaded_under_its_request(many, gates, wait_until):
+    gate = gates / "gate"
     put_script(many, "tight/held.tar.gz", HELD.format(gate=str(gate)))
     for number in range(3):
         put_script(many, f"tight/{number}.tar.gz", "def model_fn(d): ...\ndef predict_fn(d, m): 0")

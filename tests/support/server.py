@@ -1,5 +1,6 @@
 """A real server, in processes of its own, as a test sees it."""
 
+import atexit
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,10 +150,16 @@ class Server:
 
 @contextmanager
 def server_maker() -> Iterator[Callable[..., Server]]:
-    """`make(**settings)` starts a server; all are stopped in the end."""
+    """`make(**settings)` starts a server; all are stopped in the end.
+
+    With `gates=True`, its containers see the folder of the fixture `gates`: for model code that a
+    test holds up, or hears from, by files.
+    """
     made: list[Server] = []
 
-    def make(**settings: str) -> Server:
+    def make(*, gates: bool = False, **settings: str) -> Server:
+        if gates:
+            settings["shared_folders"] = str(gates_folder())
         folder = Path(tempfile.mkdtemp(prefix="sgh-"))
         chosen = {f"SAGEHEN_{name.upper()}": value for name, value in settings.items()}
         server = Server(folder / "home", chosen)
@@ -163,6 +171,14 @@ def server_maker() -> Iterator[Callable[..., Server]]:
     for server in made:
         server.stop()
         shutil.rmtree(server.home.parent, ignore_errors=True)
+
+
+@cache
+def gates_folder() -> Path:
+    """The folder that the containers of servers made with `gates=True` share with tests."""
+    folder = Path(tempfile.mkdtemp(prefix="sgh-gates-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def run_to_its_end(command: list[str], environment: dict[str, str]) -> str:

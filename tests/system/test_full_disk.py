@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from support.async_bench import AsyncBench
 from support.deploy import Deployer
-from support.server import Server, eventually
+from support.server import Server, eventually, gates_folder
 
 DISK_BYTES = 48 * 2**20
 
@@ -28,7 +28,7 @@ def small():
     if mounted.returncode:
         disk.rmdir()
         pytest.skip("a disk can be mounted by root only")
-    server = Server(disk / "home", {})
+    server = Server(disk / "home", {"SAGEHEN_SHARED_FOLDERS": str(gates_folder())})
     try:
         server.start()
         yield server
@@ -91,11 +91,11 @@ def test_a_state_without_room_is_said(small):
     assert (small.home.parent / "up.log").stat().st_size < 20_000
 
 
-def test_asynchronous_requests_wait_for_room(small, short_path):
+def test_asynchronous_requests_wait_for_room(small, gates):
     """What was accepted is answered once there is room; what does not fit is refused."""
     bench = AsyncBench(Deployer(small))
     assert bench.endpoint("patient")["EndpointStatus"] == "InService"
-    began, gate = short_path / "began", short_path / "gate"
+    began, gate = gates / "began", gates / "gate"
     accepted = bench.call("patient", number=1, began=began, gate=gate)
     eventually(began.exists)
     filler = small.home.parent / "filler"

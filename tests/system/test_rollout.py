@@ -43,14 +43,14 @@ class Caller:
                 self.errors.append(error)
 
 
-def test_update_puts_the_new_model_in_without_a_failed_call(deploy, tmp_path):
+def test_update_puts_the_new_model_in_without_a_failed_call(deploy, gates):
     deploy.endpoint("rolling", TIMES.format(factor="2.0"))
-    deploy.config("rolling-next", loads_when(tmp_path / "gate", 3.0))
+    deploy.config("rolling-next", loads_when(gates / "gate", 3.0))
     with Caller(deploy, "rolling") as caller:
         eventually(lambda: caller.answers["[2.0]"] > 10)
         deploy.sagemaker.update_endpoint(EndpointName="rolling", EndpointConfigName="rolling-next")
         assert deploy.status("rolling") == "Updating"
-        (tmp_path / "gate").touch()
+        (gates / "gate").touch()
         assert deploy.settled("rolling")["EndpointConfigName"] == "rolling-next"
         seen = caller.answers["[3.0]"]
         eventually(lambda: caller.answers["[3.0]"] > seen + 30)
@@ -168,8 +168,8 @@ def test_delete_ends_the_instances_and_frees_the_name(deploy):
     assert deploy.settled("short-lived")["EndpointStatus"] == "InService"
 
 
-def test_busy_endpoint_refuses_update_and_delete(deploy, tmp_path):
-    deploy.config("busy", loads_when(tmp_path / "gate", 1.0))
+def test_busy_endpoint_refuses_update_and_delete(deploy, gates):
+    deploy.config("busy", loads_when(gates / "gate", 1.0))
     deploy.sagemaker.create_endpoint(EndpointName="busy", EndpointConfigName="busy")
     refusals = []
     for act in (
@@ -183,5 +183,5 @@ def test_busy_endpoint_refuses_update_and_delete(deploy, tmp_path):
     assert len(refusals) == 2
     assert all(said.startswith("Cannot update in-progress endpoint") for said in refusals)
     assert deploy.status("busy") == "Creating"
-    (tmp_path / "gate").touch()
+    (gates / "gate").touch()
     assert deploy.settled("busy")["EndpointStatus"] == "InService"

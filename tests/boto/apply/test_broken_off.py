@@ -18,8 +18,8 @@ from support.stacks import names, resource, served
 STEP = int(os.environ.get("APPLY_KILL_STEP", "13"))
 
 
-def test_a_run_that_is_killed_is_gone_on_with_and_two_do_not_cross(stack, deploy, tmp_path):
-    gate = tmp_path / "gate"
+def test_a_run_that_is_killed_is_gone_on_with_and_two_do_not_cross(stack, deploy, gates):
+    gate = gates / "gate"
     url = deploy.upload(f"apply/{stack.name}.tar.gz", loads_when(gate, 5.0))
     name = f"{stack.name}-serves"
     run = stack.start(served(url, 1, name))

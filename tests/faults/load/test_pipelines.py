@@ -108,8 +108,8 @@ def nothing_counted(deploy):
     return not any(cells)
 
 
-def test_a_killed_second_container_is_named_and_comes_back(passage, tmp_path, wait_until):
-    held = tmp_path / "held"
+def test_a_killed_second_container_is_named_and_comes_back(passage, gates, wait_until):
+    held = gates / "held"
     with Load(passage) as load, ThreadPoolExecutor() as pool:
         wait_until(lambda: len(load.answers) > 5 * CALLERS)
         (victim,) = load.processes()
@@ -141,7 +141,7 @@ def is_closed(path):
 
 
 def test_what_the_first_works_on_when_its_instance_is_replaced_gets_to_the_second(
-    passage, tmp_path, wait_until
+    passage, gates, wait_until
 ):
     (variant,) = passage.sagemaker.describe_endpoint_config(EndpointConfigName="passage")[
         "ProductionVariants"
@@ -153,12 +153,12 @@ def test_what_the_first_works_on_when_its_instance_is_replaced_gets_to_the_secon
     (old,) = table["routes"]["passage"]["variants"][0]["instances"]
     first, second = (one["address"].removeprefix("unix:") for one in old["containers"])
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(passage.invoke, "passage", json.dumps(str(tmp_path)))
-        wait_until(lambda: (tmp_path / "begun").exists())
+        asked = pool.submit(passage.invoke, "passage", json.dumps(str(gates)))
+        wait_until(lambda: (gates / "begun").exists())
         passage.sagemaker.update_endpoint(EndpointName="passage", EndpointConfigName="passage-2")
         wait_until(lambda: is_closed(first))
         assert not is_closed(second)
-        (tmp_path / "go").touch()
-        assert json.loads(asked.result())[0] == str(tmp_path)
+        (gates / "go").touch()
+        assert json.loads(asked.result())[0] == str(gates)
     wait_until(lambda: is_closed(second))
     assert passage.settled("passage")["EndpointConfigName"] == "passage-2"

@@ -124,6 +124,13 @@ async def test_it_cannot_take_the_walls_down(tmp_path: Path) -> None:
 
 
 @may_mount
+@pytest.mark.skipif(os.getuid() != 0, reason="others cannot read raw disks anyway")
+async def test_root_sees_no_raw_disk(tmp_path: Path) -> None:
+    script = "for file in /dev/*; do test ! -b $file || echo $file; done"
+    assert await say(plan(tmp_path, "sh", "-c", script)) == []
+
+
+@may_mount
 @pytest.mark.parametrize(
     ("script", "status"),
     [("exit 3", 3), ("kill -KILL $$", -9), ("kill -SEGV $$", -11), ("kill -TERM $$", -15)],
