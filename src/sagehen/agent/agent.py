@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.artifacts.fetch import StoredObject
 from sagehen.agent.changes import Changes
+from sagehen.agent.image_environments import ImageEnvironments
 from sagehen.agent.instances.container_plan import ContainerPaths
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
@@ -120,6 +121,7 @@ class Agent:
             launcher=launcher or ProcessLauncher(),
             clock=clock,
             pace=pace or Pace(),
+            image_environments=ImageEnvironments(home, settings),
         )
         self.jobs = JobAttempts(
             JobContext(
@@ -128,6 +130,7 @@ class Agent:
                 objects=objects,
                 launcher=self._node.launcher,
                 clock=clock,
+                image_environments=self._node.image_environments,
             )
         )
         self._instances: dict[str, Instance] = {}
@@ -145,6 +148,7 @@ class Agent:
         """Stops instances and interrupts jobs; takes about 40 s at most."""
         self._stopping = True
         self._changes.close()
+        self._node.image_environments.close()
         await asyncio.gather(
             self.jobs.close(), *(instance.stop() for instance in self._instances.values())
         )

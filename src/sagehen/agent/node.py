@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sagehen.agent.artifacts.artifacts import ArtifactCache
+from sagehen.agent.image_environments import ImageEnvironments
 from sagehen.agent.instances.container_plan import Ports
 from sagehen.agent.launchers.launcher import Launcher
 from sagehen.base.clock import Clock
@@ -47,5 +48,6 @@ class Node:
     artifacts: ArtifactCache
     launcher: Launcher
     clock: Clock
+    image_environments: ImageEnvironments
     ports: Ports = field(default_factory=Ports)
     pace: Pace = field(default_factory=Pace)

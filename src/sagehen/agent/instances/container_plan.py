@@ -137,13 +137,19 @@ def choose_address(paths: ContainerPaths, launch: Launch, ports: PortRange) -> s
 
 
 def plan_launch(
-    paths: ContainerPaths, launch: Launch, address: str, ports: PortRange, settings: "Settings"
+    paths: ContainerPaths,
+    launch: Launch,
+    address: str,
+    ports: PortRange,
+    settings: "Settings",
+    python: str = sys.executable,
 ) -> LaunchPlan:
+    """`python` runs the model server, and comes first in the PATH."""
     if launch.adapter is not None:
-        program = _model_server(paths, launch.adapter, address, settings)
+        program = _model_server(paths, launch.adapter, address, settings, python)
     else:
         program = _user_command(paths, launch.command or (), address)
-    environment = {**program.suggested, **_environment(paths, settings), **program.fixed}
+    environment = {**program.suggested, **_environment(paths, settings, python), **program.fixed}
     return LaunchPlan(
         instance_id=paths.spec.instance_id,
         name=paths.container.hostname,
@@ -173,7 +179,7 @@ class _Program:
 
 
 def _model_server(
-    paths: ContainerPaths, adapter: str, address: str, settings: "Settings"
+    paths: ContainerPaths, adapter: str, address: str, settings: "Settings", python: str
 ) -> _Program:
     fixed = {
         "SAGEHEN_ADAPTER": adapter,
@@ -184,7 +190,7 @@ def _model_server(
     if paths.code_url is not None:
         fixed[SUBMIT_DIRECTORY] = str(paths.code)
     return _Program(
-        command=(sys.executable, "-m", "sagehen.containers.modelserver"),
+        command=(python, "-m", "sagehen.containers.modelserver"),
         folder=paths.folder,
         suggested=_installer_variables(paths),
         fixed=fixed,
@@ -209,11 +215,11 @@ def _installer_variables(paths: ContainerPaths) -> dict[str, str]:
     return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **pip_variables()}
 
 
-def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
+def _environment(paths: ContainerPaths, settings: "Settings", python: str) -> dict[str, str]:
     """Precedence: fixed values, the user's variables, our defaults."""
     container = paths.container
     suggested = {
-        "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "PATH": f"{os.path.dirname(python)}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "HOME": str(paths.folder),
         "TMPDIR": str(paths.folder / "tmp"),

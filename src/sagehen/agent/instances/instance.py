@@ -37,6 +37,7 @@ from sagehen.agent.node import Node
 from sagehen.base.concurrency import first_of
 from sagehen.base.errors import ArtifactError, Invalid, Unavailable
 from sagehen.base.retry import Backoff
+from sagehen.containers.python_envs.install import RequirementsError
 from sagehen.frame.container_specs import (
     ContainerReport,
     InstanceReport,
@@ -71,6 +72,7 @@ class Instance:
             ContainerPaths(node.home, spec, number) for number in range(1, len(spec.containers) + 1)
         ]
         self._artifacts: list[Artifact] = []
+        self._images: list[str] = []
         self._running: list[RunningContainer] = []
         self._run_id = ""
         self._past_hits: Counter[InstanceLimit] = Counter()
@@ -152,6 +154,7 @@ class Instance:
             if predecessor is not None:
                 await predecessor.stop()
             await self._fetch_artifacts()
+            await self._provide_libraries()
             await self._keep_running()
         except InstanceFailed as failed:
             self._fail(str(failed))
@@ -174,6 +177,14 @@ class Instance:
                 await self._provide(paths.base / "model", paths, url, *version)
             if paths.code_url is not None and self._runs_model_server(paths):
                 await self._provide(paths.code, paths, paths.code_url)
+
+    async def _provide_libraries(self) -> None:
+        try:
+            for paths in self._paths:
+                await self._node.image_environments.acquire(paths.container.image)
+                self._images.append(paths.container.image)
+        except RequirementsError as error:
+            raise InstanceFailed(cannot_start(self.spec.variant_name, str(error))) from error
 
     def _runs_model_server(self, paths: ContainerPaths) -> bool:
         """Other containers fetch their code themselves."""
@@ -209,11 +220,8 @@ class Instance:
             try:
                 return await self._node.artifacts.acquire(data)
             except Unavailable as error:
-                log.warning(
-                    "Model data cannot be fetched now and is retried: %s",
-                    error,
-                    extra=self._about("fetch"),
-                )
+                about = self._about("fetch")
+                log.warning("Model data cannot be fetched now: %s", error, extra=about)
                 await self._node.clock.sleep(ARTIFACT_RETRY_SECONDS)
 
     async def _keep_running(self) -> None:
@@ -352,6 +360,8 @@ class Instance:
     async def _release(self) -> None:
         while self._artifacts:
             await self._node.artifacts.release(self._artifacts.pop())
+        while self._images:
+            self._node.image_environments.release(self._images.pop())
         home, instance_id = self._node.home, self.spec.instance_id
         await asyncio.to_thread(home.container_end(instance_id).unlink, missing_ok=True)
         await asyncio.to_thread(remove_tree, home.instances / instance_id)

@@ -131,7 +131,8 @@ async def start_container(paths: ContainerPaths, node: Node) -> RunningContainer
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(node.ports.release, ports)
         address = choose_address(paths, launch, ports)
-        plan = plan_launch(paths, launch, address, ports, node.settings)
+        python = node.image_environments.python(paths.container.image)
+        plan = plan_launch(paths, launch, address, ports, node.settings, python)
         process = await node.launcher.start(plan)
         on_failure.pop_all()
     exited = asyncio.create_task(process.wait())

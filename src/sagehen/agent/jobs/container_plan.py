@@ -29,25 +29,30 @@ PROGRAM = "sagemaker_program"
 
 
 def plan_job_launch(
-    paths: HostPaths, settings: "Settings", base: Path, master_port: int
+    paths: HostPaths,
+    settings: "Settings",
+    base: Path,
+    master_port: int,
+    python: str = sys.executable,
 ) -> LaunchPlan:
     """Reads two small files.
 
     Args:
         base: the container's path of `place.base`.
         master_port: for the first host.
+        python: runs the training toolkit; the host's own Python is on top of it.
 
     Raises:
         JobFailed: no program is named.
         HomeError: there are no access keys.
     """
     spec = paths.spec
-    command, folder = _command(paths, settings)
+    command, folder = _command(paths, settings, python)
     return LaunchPlan(
         instance_id=f"{spec.attempt_id}-{paths.host}",
         name=paths.host,
         command=command,
-        environment=_environment(paths, settings, base, master_port),
+        environment=_environment(paths, settings, base, master_port, python),
         folder=folder,
         log=paths.log,
         log_bytes=settings.container_log_bytes,
@@ -58,7 +63,7 @@ def plan_job_launch(
     )
 
 
-def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], Path]:
+def _command(paths: HostPaths, settings: "Settings", python: str) -> tuple[tuple[str, ...], Path]:
     spec = paths.spec
     if spec.entrypoint:
         return (*spec.entrypoint, *spec.arguments), paths.code
@@ -69,7 +74,7 @@ def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], P
         return (*launch.command, *spec.arguments), paths.home.path
     if PROGRAM in spec.hyperparameters:
         return (
-            sys.executable,
+            python,
             "-m",
             "sagehen.containers.training_toolkit",
             *spec.arguments,
@@ -92,12 +97,12 @@ def _no_program(spec: JobSpec) -> str:
 
 
 def _environment(
-    paths: HostPaths, settings: "Settings", base: Path, master_port: int
+    paths: HostPaths, settings: "Settings", base: Path, master_port: int, python: str
 ) -> dict[str, str]:
     """Precedence: fixed values, the user's variables, our defaults."""
     spec = paths.spec
     suggested = {
-        "PATH": f"{paths.python.parent}:{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "PATH": f"{paths.python.parent}:{os.path.dirname(python)}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "HOME": str(paths.folder),
         "TMPDIR": str(paths.tmp),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sagehen.agent.image_environments import ImageEnvironments
 from sagehen.agent.launchers.launcher import Launcher
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Threads
@@ -47,6 +48,7 @@ class JobContext:
     objects: ObjectStore
     launcher: Launcher
     clock: Clock
+    image_environments: ImageEnvironments
     threads: Threads = field(default_factory=lambda: Threads(TRANSFERS, "jobs"))
     """for transfers: a hanging store must not block instances"""
     pace: JobPace = field(default_factory=JobPace)

@@ -105,7 +105,8 @@ class JobHosts:
     async def _start(self, paths: HostPaths, network: JobNetwork) -> None:
         launcher = self._context.launcher
         base = launcher.container_base(paths.base)
-        plan = plan_job_launch(paths, self._context.settings, base, network.master_port)
+        python = self._context.image_environments.python(paths.spec.image)
+        plan = plan_job_launch(paths, self._context.settings, base, network.master_port, python)
         try:
             process = await launcher.start(replace(plan, listener=self._metrics.lines()))
         except CannotStart as error:

@@ -1,6 +1,7 @@
 """The settings of invocations, instances, artifacts, asynchronous endpoints and training jobs."""
 
 import os
+from typing import Literal
 
 from pydantic import Field
 
@@ -102,6 +103,13 @@ class InstanceSettings(Section):
     images: dict[str, list[str]] = Field(
         default_factory=dict,
         description="Commands of your own, by image name or pattern.",
+    )
+    image_versions: Literal["installed", "match"] = Field(
+        "installed",
+        description="`installed`: AWS's images run with the libraries of this server's Python, "
+        "whatever version their tag names; each difference is logged. `match`: they run with the "
+        "versions that the tag names, in cached environments that are downloaded once; unknown "
+        "tags are refused.",
     )
     strict_capacity: bool = Field(
         False, description="Refuse endpoints that ask for more than this machine has."

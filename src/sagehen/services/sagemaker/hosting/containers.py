@@ -16,6 +16,7 @@ from sagehen.frame.images import (
 from sagehen.frame.routes import ExecutionMode
 from sagehen.services.sagemaker.errors import not_built, refused
 from sagehen.services.sagemaker.hosting.model_data import check_model_data
+from sagehen.services.sagemaker.image_versions import check_versions
 
 __all__ = [
     "check_containers",
@@ -167,6 +168,7 @@ def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
         )
     if find_launch(container["Image"], call.settings.images) is None:
         raise _unknown_image(container["Image"])
+    check_versions(container["Image"], call.settings)
     if reason := unsuited(container["Image"], call.settings.images):
         raise refused(f"The image {container['Image']} {reason}")
     if "ModelDataUrl" in container and "ModelDataSource" in container:
