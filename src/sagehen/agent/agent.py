@@ -12,6 +12,7 @@ from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.artifacts.fetch import StoredObject
 from sagehen.agent.changes import Changes
 from sagehen.agent.gpus.pool import GpuPool
+from sagehen.agent.image_environments import ImageEnvironments
 from sagehen.agent.instances.container_plan import ContainerPaths
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
@@ -128,6 +129,7 @@ class Agent:
             gpus=gpus or GpuPool(settings, clock),
             pace=pace or Pace(),
             networks=networks,
+            image_environments=ImageEnvironments(home, settings),
         )
         self.jobs = JobAttempts(
             JobContext(
@@ -138,6 +140,7 @@ class Agent:
                 clock=clock,
                 networks=self._node.networks,
                 gpus=self._node.gpus,
+                image_environments=self._node.image_environments,
             )
         )
         self._problems = problems
@@ -157,6 +160,7 @@ class Agent:
         """Stops instances and interrupts jobs; takes about 40 s at most."""
         self._stopping = True
         self._changes.close()
+        self._node.image_environments.close()
         await asyncio.gather(
             self.jobs.close(), *(instance.stop() for instance in self._instances.values())
         )

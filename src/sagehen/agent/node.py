@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from sagehen.agent.artifacts.artifacts import ArtifactCache
 from sagehen.agent.gpus.pool import GpuPool
+from sagehen.agent.image_environments import ImageEnvironments
 from sagehen.agent.instances.container_plan import Ports
 from sagehen.agent.launchers.launcher import Launcher
 from sagehen.agent.launchers.own_network import NO_NETWORKS, NetworkSupport
@@ -52,6 +53,7 @@ class Node:
     launcher: Launcher
     clock: Clock
     gpus: GpuPool
+    image_environments: ImageEnvironments
     ports: Ports = field(default_factory=Ports)
     networks: NetworkSupport = NO_NETWORKS
     pace: Pace = field(default_factory=Pace)

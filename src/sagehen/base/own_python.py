@@ -14,27 +14,39 @@ __all__ = ["add_folder_line", "make_own_python", "own_python", "put_over", "site
 _PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 
 
-def make_own_python(folder: Path) -> None:
-    """Blocks for a millisecond; raises OSError."""
-    base = Path(getattr(sys, "_base_executable", sys.executable))
+def make_own_python(folder: Path, below: Path | None = None, last: Sequence[str] = ()) -> None:
+    """Blocks for a millisecond; raises OSError.
+
+    Args:
+        below: the interpreter of the virtual environment below; default: the server's.
+        last: folders with modules that installed ones precede.
+    """
+    if below is None:
+        base = Path(getattr(sys, "_base_executable", sys.executable))
+        site, below_sites = _site(folder), site_folders()
+    else:
+        base = below.resolve()
+        below_site = next(below.parents[1].glob("lib/python*/site-packages"))
+        site = folder / below_site.relative_to(below.parents[1])
+        below_sites = [str(below_site)]
     programs = folder / "bin"
     programs.mkdir(parents=True)
-    _site(folder).mkdir(parents=True)
+    site.mkdir(parents=True)
     (folder / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
     for name in ("python", "python3"):
         (programs / name).symlink_to(base)
     for name in ("pip", "pip3"):
         (programs / name).write_text(_PIP)
         (programs / name).chmod(0o755)
-    _write_below(folder, site_folders())
+    _write_below(site, below_sites, last)
 
 
 def own_python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def put_over(python: Path, below: Path) -> None:
-    _write_below(python.parents[1], [str(_site(below.parents[1]))])
+def put_over(python: Path, below: Path, last: Sequence[str] = ()) -> None:
+    _write_below(_site(python.parents[1]), [str(_site(below.parents[1]))], last)
 
 
 def site_folders() -> list[str]:
@@ -49,8 +61,9 @@ def add_folder_line(folder: str) -> str:
     return f"import site; site.addsitedir({folder!r})\n"
 
 
-def _write_below(folder: Path, below: Sequence[str]) -> None:
-    (_site(folder) / "_server.pth").write_text("".join(map(add_folder_line, below)))
+def _write_below(site: Path, below: Sequence[str], last: Sequence[str]) -> None:
+    lines = [*map(add_folder_line, below), *(f"{folder}\n" for folder in last)]
+    (site / "_server.pth").write_text("".join(lines))
 
 
 def _site(folder: Path) -> Path:

@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 __all__ = [
     "BUILT_IN_IMAGES",
     "DOCKER",
+    "PROCESS",
+    "ImageRule",
     "Launch",
     "find_launch",
     "image_name",

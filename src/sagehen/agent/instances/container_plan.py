@@ -21,7 +21,7 @@ from sagehen.base.home import Home
 from sagehen.base.user_environment import pip_variables
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec
 from sagehen.frame.gpus import WHOLE, read_fraction
-from sagehen.frame.images import Launch
+from sagehen.frame.images import Launch, find_launch
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
@@ -37,6 +37,7 @@ __all__ = [
     "plan_launch",
     "plan_network",
     "refuse_isolation",
+    "runs_model_server",
 ]
 
 FIRST, LAST = 12_000, 31_999
@@ -146,6 +147,11 @@ class ContainerPaths:
         return folder / spec.instance_id / f"{self.container.hostname}.log"
 
 
+def runs_model_server(paths: ContainerPaths, settings: "Settings") -> bool:
+    launch = find_launch(paths.container.image, settings.images, settings.launcher)
+    return launch is not None and launch.adapter is not None
+
+
 def plan_network(
     paths: ContainerPaths, launch: Launch, support: NetworkSupport, settings: "Settings"
 ) -> NetworkPlan | None:
@@ -212,12 +218,14 @@ def plan_launch(
     ports: PortRange,
     settings: "Settings",
     network: NetworkPlan | None = None,
+    python: str = sys.executable,
 ) -> LaunchPlan:
+    """`python` runs the model server, and comes first in the PATH."""
     if launch.adapter is not None:
-        program = _model_server(paths, launch.adapter, address, settings)
+        program = _model_server(paths, launch.adapter, address, settings, python)
     else:
         program = _user_command(paths, launch.command or (), address)
-    environment = {**program.suggested, **_environment(paths, settings), **program.fixed}
+    environment = {**program.suggested, **_environment(paths, settings, python), **program.fixed}
     return LaunchPlan(
         instance_id=paths.spec.instance_id,
         name=paths.container.hostname,
@@ -279,7 +287,7 @@ class _Program:
 
 
 def _model_server(
-    paths: ContainerPaths, adapter: str, address: str, settings: "Settings"
+    paths: ContainerPaths, adapter: str, address: str, settings: "Settings", python: str
 ) -> _Program:
     fixed = {
         "SAGEHEN_ADAPTER": adapter,
@@ -290,7 +298,7 @@ def _model_server(
     if paths.code_url is not None:
         fixed[SUBMIT_DIRECTORY] = str(paths.code)
     return _Program(
-        command=(sys.executable, "-m", "sagehen.containers.modelserver"),
+        command=(python, "-m", "sagehen.containers.modelserver"),
         folder=paths.folder,
         suggested=_installer_variables(paths),
         fixed=fixed,
@@ -327,11 +335,11 @@ def _installer_variables(paths: ContainerPaths) -> dict[str, str]:
     return {"SAGEMAKER_STARTUP_TIMEOUT": str(seconds), **pip_variables()}
 
 
-def _environment(paths: ContainerPaths, settings: "Settings") -> dict[str, str]:
+def _environment(paths: ContainerPaths, settings: "Settings", python: str) -> dict[str, str]:
     """Precedence: fixed values, the user's variables, our defaults."""
     container = paths.container
     suggested = {
-        "PATH": f"{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "PATH": f"{os.path.dirname(python)}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "HOME": str(paths.folder),
         "TMPDIR": str(paths.folder / "tmp"),

@@ -16,7 +16,7 @@ from sagehen.agent.artifacts.fetch import ModelData
 from sagehen.agent.artifacts.folders import give_folder, remove_tree
 from sagehen.agent.errors import CannotStart, ContainerUnhealthy, InstanceFailed
 from sagehen.agent.gpus.pool import GpuShare, NoCapacity
-from sagehen.agent.instances.container_plan import ContainerPaths
+from sagehen.agent.instances.container_plan import ContainerPaths, runs_model_server
 from sagehen.agent.instances.failures import (
     cannot_start,
     failed_artifact,
@@ -32,6 +32,7 @@ from sagehen.agent.node import Node
 from sagehen.base.concurrency import first_of
 from sagehen.base.errors import ArtifactError, Invalid, Unavailable
 from sagehen.base.retry import Backoff
+from sagehen.containers.python_envs.install import RequirementsError
 from sagehen.frame.container_specs import (
     ContainerReport,
     InstanceReport,
@@ -40,7 +41,6 @@ from sagehen.frame.container_specs import (
     write_end,
 )
 from sagehen.frame.gpus import GpuHolder, instance_fraction
-from sagehen.frame.images import find_launch
 from sagehen.frame.s3_locations import parse_location
 
 __all__ = ["Instance"]
@@ -67,6 +67,7 @@ class Instance:
             ContainerPaths(node.home, spec, number) for number in range(1, len(spec.containers) + 1)
         ]
         self._artifacts: list[Artifact] = []
+        self._images: list[str] = []
         self._running: list[RunningContainer] = []
         self._run_id = ""
         self._models = ModelCaches(spec, node)
@@ -127,6 +128,7 @@ class Instance:
                 await predecessor.stop()
             self._gpus = await self._reserve_gpus()
             await self._fetch_artifacts()
+            await self._provide_libraries()
             await self._keep_running()
         except InstanceFailed as failed:
             self._fail(str(failed))
@@ -165,14 +167,17 @@ class Instance:
                 container = paths.container
                 version = (container.model_data_compressed, container.model_data_etag)
                 await self._provide(paths.base / "model", paths, url, *version)
-            if paths.code_url is not None and self._runs_model_server(paths):
+            # Other containers than ours fetch their code themselves.
+            if paths.code_url is not None and runs_model_server(paths, self._node.settings):
                 await self._provide(paths.code, paths, paths.code_url)
 
-    def _runs_model_server(self, paths: ContainerPaths) -> bool:
-        """Other containers fetch their code themselves."""
-        settings = self._node.settings
-        launch = find_launch(paths.container.image, settings.images, settings.launcher)
-        return launch is not None and launch.adapter is not None
+    async def _provide_libraries(self) -> None:
+        try:
+            for paths in self._paths:
+                await self._node.image_environments.acquire(paths.container.image)
+                self._images.append(paths.container.image)
+        except RequirementsError as error:
+            raise InstanceFailed(cannot_start(self.spec.variant_name, str(error))) from error
 
     async def _provide(
         self,
@@ -203,11 +208,8 @@ class Instance:
             try:
                 return await self._node.artifacts.acquire(data)
             except Unavailable as error:
-                log.warning(
-                    "Model data cannot be fetched now and is retried: %s",
-                    error,
-                    extra=self._about("fetch"),
-                )
+                about = self._about("fetch")
+                log.warning("Model data cannot be fetched now: %s", error, extra=about)
                 await self._node.clock.sleep(ARTIFACT_RETRY_SECONDS)
 
     async def _keep_running(self) -> None:
@@ -357,6 +359,8 @@ class Instance:
             self._gpus.release()
         while self._artifacts:
             await self._node.artifacts.release(self._artifacts.pop())
+        while self._images:
+            self._node.image_environments.release(self._images.pop())
         home, instance_id = self._node.home, self.spec.instance_id
         await asyncio.to_thread(home.container_end(instance_id).unlink, missing_ok=True)
         await asyncio.to_thread(remove_tree, home.instances / instance_id)

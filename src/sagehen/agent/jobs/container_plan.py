@@ -36,6 +36,7 @@ def plan_job_launch(
     base: Path,
     master_port: int,
     gpus: tuple[str, ...] | None = None,
+    python: str = sys.executable,
 ) -> LaunchPlan:
     """Reads two small files.
 
@@ -43,6 +44,7 @@ def plan_job_launch(
         base: the container's path of `place.base`.
         master_port: for the first host.
         gpus: as in LaunchPlan.
+        python: runs the training toolkit; the host's own Python is on top of it.
 
     Raises:
         JobFailed: no program is named.
@@ -51,12 +53,12 @@ def plan_job_launch(
     spec = paths.spec
     if is_image(spec, settings):
         return replace(_plan_image(paths, settings), gpus=gpus)
-    command, folder = _command(paths, settings)
+    command, folder = _command(paths, settings, python)
     return LaunchPlan(
         instance_id=f"{spec.attempt_id}-{paths.host}",
         name=paths.host,
         command=command,
-        environment=_environment(paths, settings, base, master_port),
+        environment=_environment(paths, settings, base, master_port, python),
         folder=folder,
         log=paths.log,
         log_bytes=settings.container_log_bytes,
@@ -124,7 +126,7 @@ def _identity(spec: JobSpec, settings: "Settings") -> dict[str, str]:
     }
 
 
-def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], Path]:
+def _command(paths: HostPaths, settings: "Settings", python: str) -> tuple[tuple[str, ...], Path]:
     spec = paths.spec
     if spec.entrypoint:
         return (*spec.entrypoint, *spec.arguments), paths.code
@@ -135,7 +137,7 @@ def _command(paths: HostPaths, settings: "Settings") -> tuple[tuple[str, ...], P
         return (*launch.command, *spec.arguments), paths.home.path
     if PROGRAM in spec.hyperparameters:
         return (
-            sys.executable,
+            python,
             "-m",
             "sagehen.containers.training_toolkit",
             *spec.arguments,
@@ -153,12 +155,12 @@ def _no_program(spec: JobSpec) -> str:
 
 
 def _environment(
-    paths: HostPaths, settings: "Settings", base: Path, master_port: int
+    paths: HostPaths, settings: "Settings", base: Path, master_port: int, python: str
 ) -> dict[str, str]:
     """Precedence: fixed values, the user's variables, our defaults."""
     spec = paths.spec
     suggested = {
-        "PATH": f"{paths.python.parent}:{os.path.dirname(sys.executable)}:{SYSTEM_PATH}",
+        "PATH": f"{paths.python.parent}:{os.path.dirname(python)}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "HOME": str(paths.folder),
         "TMPDIR": str(paths.tmp),

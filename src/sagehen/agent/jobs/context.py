@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sagehen.agent.gpus.pool import GpuPool
+from sagehen.agent.image_environments import ImageEnvironments
 from sagehen.agent.launchers.launcher import Launcher
 from sagehen.agent.launchers.own_network import NO_NETWORKS, NetworkSupport
 from sagehen.base.clock import Clock
@@ -50,6 +51,7 @@ class JobContext:
     launcher: Launcher
     clock: Clock
     gpus: GpuPool
+    image_environments: ImageEnvironments
     threads: Threads = field(default_factory=lambda: Threads(TRANSFERS, "jobs"))
     """for transfers: a hanging store must not block instances"""
     pace: JobPace = field(default_factory=JobPace)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,10 +12,18 @@ from sagehen.agent.jobs.metrics import check_definitions
 from sagehen.base.errors import Invalid
 from sagehen.base.home import Home
 from sagehen.base.own_python import make_own_python, own_python
+from sagehen.containers.aws_modules_path import FOLDER as AWS_MODULES
 from sagehen.frame.job_specs import ChannelSpec, JobSpec
 from sagehen.frame.s3_locations import parse_location
 
-__all__ = ["FIRST_HOST", "HostPaths", "check_spec", "host_paths", "prepare_folders"]
+__all__ = [
+    "FIRST_HOST",
+    "HostPaths",
+    "check_spec",
+    "host_paths",
+    "prepare_folders",
+    "replace_python",
+]
 
 FIRST_HOST = "algo-1"
 MAX_HOSTS = 100
@@ -161,11 +170,17 @@ def prepare_folders(paths: HostPaths, network_interface: str = "lo") -> None:
         folders.append(paths.checkpoints)
     paths.folder.mkdir(mode=0o700, parents=True)
     paths.tmp.mkdir()
-    make_own_python(paths.folder / "python")
+    make_own_python(paths.folder / "python", last=[AWS_MODULES])
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in _configs(paths, network_interface).items():
         (paths.config / name).write_text(json.dumps(content))
+
+
+def replace_python(paths: HostPaths, below: str) -> None:
+    """Puts the host's Python over another than the server's. Blocks; raises OSError."""
+    shutil.rmtree(paths.folder / "python")
+    make_own_python(paths.folder / "python", Path(below), last=[AWS_MODULES])
 
 
 def _configs(paths: HostPaths, network_interface: str) -> dict[str, dict[str, Any]]:

@@ -117,7 +117,10 @@ class JobHosts:
         launcher = self._context.launcher
         base = launcher.container_base(paths.base)
         visible = None if gpus is None else gpus.hosts[paths.number - 1]
-        plan = plan_job_launch(paths, self._context.settings, base, network.master_port, visible)
+        python = self._context.image_environments.python(paths.spec.image)
+        plan = plan_job_launch(
+            paths, self._context.settings, base, network.master_port, visible, python
+        )
         plan = replace(plan, listener=self._metrics.lines(), network=self._own_network(paths))
         try:
             process = await launcher.start(plan)

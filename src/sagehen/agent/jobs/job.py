@@ -6,6 +6,7 @@ Starting ─► Downloading ─► Training ─► Uploading ─► an outcome
 
 import asyncio
 import logging
+import sys
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,14 +21,15 @@ from sagehen.agent.jobs.context import EndedReports, JobContext
 from sagehen.agent.jobs.data.data import JobData
 from sagehen.agent.jobs.data.transfers import DiskFull
 from sagehen.agent.jobs.disk import watch_disk_space, watch_volumes
-from sagehen.agent.jobs.failures import JobFailed, JobLost, exit_code, no_capacity
-from sagehen.agent.jobs.host_folders import host_paths, prepare_folders
+from sagehen.agent.jobs.failures import JobFailed, JobLost, cannot_run, exit_code, no_capacity
+from sagehen.agent.jobs.host_folders import host_paths, prepare_folders, replace_python
 from sagehen.agent.jobs.hosts import JobHosts
 from sagehen.agent.jobs.metrics import JobMetrics
 from sagehen.agent.jobs.stop_request import StopState
 from sagehen.agent.messages import JobSample
 from sagehen.base.concurrency import first_of
 from sagehen.base.errors import Invalid
+from sagehen.containers.python_envs.install import RequirementsError
 from sagehen.frame.gpus import GpuHolder, instance_fraction
 from sagehen.frame.job_specs import (
     JobOutcome,
@@ -100,6 +102,7 @@ class JobAttempt:
         self._artifacts: tuple[str, ...] = ()
         self._task: asyncio.Task[AttemptEnding] | None = None
         self._killed = False
+        self._has_libraries = False
         self._is_uploading = False
         """the code has ended; its results are uploaded"""
         self.report = JobReport(attempt_id=spec.attempt_id)
@@ -145,6 +148,8 @@ class JobAttempt:
         await asyncio.wait({self._task})
         await self._hosts.kill()
         self._release_gpus()
+        if self._has_libraries:
+            self._context.image_environments.release(self.spec.image)
         await self._data.halt()
         if await self._data.is_disk_low():
             # Saving the report needs disk space.
@@ -180,6 +185,7 @@ class JobAttempt:
         await self._unless_stopped(self._reserve_gpus())
         self._enter_phase(JobPhase.DOWNLOADING)
         await self._unless_stopped(self._data.fetch())
+        await self._unless_stopped(self._provide_libraries())
         try:
             ending = await self._train()
         finally:
@@ -229,6 +235,19 @@ class JobAttempt:
     def _release_gpus(self) -> None:
         if self._gpus is not None:
             self._gpus.release()
+
+    async def _provide_libraries(self) -> None:
+        """Raises JobFailed."""
+        environments, image = self._context.image_environments, self.spec.image
+        try:
+            await environments.acquire(image)
+        except RequirementsError as error:
+            raise JobFailed(cannot_run(str(error))) from error
+        self._has_libraries = True
+        python = environments.python(image)
+        if python != sys.executable:
+            for paths in self._host_paths:
+                await asyncio.to_thread(replace_python, paths, python)
 
     async def _upload_results(self, ending: AttemptEnding) -> None:
         self._is_uploading = True

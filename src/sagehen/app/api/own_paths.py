@@ -88,7 +88,9 @@ class OwnPaths:
         other_routes: Sequence[Route] = (),
         site: OwnSite | None = None,
         own_service: InferenceServiceSettings | None = None,
+        describe_image: Callable[[str], str | None] = lambda image: None,
     ) -> None:
+        self._describe_image = describe_image
         self._own_service = own_service or InferenceServiceSettings.model_validate({})
         self._observations = observations
         self._measure_others = measure_others
@@ -173,6 +175,7 @@ class OwnPaths:
             queues=queues,
             jobs=jobs,
             services=services,
+            describe_image=self._describe_image,
         )
 
     async def _problems(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Builds the content of `sagehen status`."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -80,6 +80,8 @@ class Snapshot:
     """absent until the first request"""
     jobs: JobCounts = field(default_factory=JobCounts)
     services: Sequence[ServiceStatus] = ()
+    describe_image: Callable[[str], str | None] = lambda image: None
+    """says which libraries stand in for an image's"""
 
 
 def describe_status(snapshot: Snapshot) -> dict[str, Any]:
@@ -156,10 +158,16 @@ def _variant(
         "p50_latency_milliseconds": _milliseconds(latency.quantile(0.5)),
         "p99_latency_milliseconds": _milliseconds(latency.quantile(0.99)),
         "cache_hit_ratio": _ratio(counts.cache_hits, counts.cache_lookups),
+        "libraries": _libraries(variant, snapshot),
         "memory_bytes": _sum(described, "memory_bytes"),
         "loaded_models": _sum(described, "loaded_models"),
         "instances": described,
     }
+
+
+def _libraries(variant: VariantPlan, snapshot: Snapshot) -> list[str]:
+    texts = (snapshot.describe_image(container.image) for container in variant.containers)
+    return [text for text in dict.fromkeys(texts) if text]
 
 
 def _instance(instance: InstanceRecord, measured: Measured) -> dict[str, Any]:

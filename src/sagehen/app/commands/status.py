@@ -103,6 +103,7 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
     return [
         *(_instances(endpoints) if details else ()),
         *_queues(endpoints),
+        *_libraries(endpoints),
         *_reasons(endpoints),
         *_instance_reasons(endpoints),
         *_jobs(status),
@@ -177,6 +178,15 @@ def _queues(endpoints: list[dict[str, Any]]) -> list[str]:
         for endpoint in endpoints
         if (queue := endpoint.get("queue"))
     ]
+
+
+def _libraries(endpoints: list[dict[str, Any]]) -> list[str]:
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for endpoint in endpoints:
+        texts = (text for variant in endpoint["variants"] for text in variant.get("libraries", ()))
+        for text in dict.fromkeys(texts):
+            names[text].append(endpoint["name"])
+    return [f"{', '.join(endpoint_names)}: {text}" for text, endpoint_names in names.items()]
 
 
 def _reasons(endpoints: list[dict[str, Any]]) -> list[str]:

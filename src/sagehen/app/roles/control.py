@@ -18,6 +18,7 @@ from sagehen.base.credentials import load_credentials, load_token
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.asgi import BodyBudget
 from sagehen.frame.context import RequestContext
+from sagehen.frame.image_versions import MATCH, describe_versions
 from sagehen.frame.leased_loop import keep_sweeping
 from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
 from sagehen.services.messaging.sns.signing import certificate_route
@@ -151,10 +152,17 @@ class _Control:
             other_routes,
             self._site,
             self._settings.inference_service,
+            self._describe_image,
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         guards = (self._verifier, self._token, self._site, metrics, self._bodies)
         return Guard(paths.app, *guards)
+
+    def _describe_image(self, image: str) -> str | None:
+        settings = self._settings
+        mode = settings.image_versions
+        text, differs = describe_versions(image, mode, settings.images, settings.launcher)
+        return text if differs or mode == MATCH else None
 
     def _hint_dispatcher(self, _: str) -> None:
         self._dispatcher.hint()

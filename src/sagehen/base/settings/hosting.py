@@ -111,6 +111,13 @@ class InstanceSettings(Section):
         description="By image name or pattern: a command of your own, as a list, that is run as a "
         "process; or the text `docker` or `process`, which overrides `launcher`.",
     )
+    image_versions: Literal["installed", "match"] = Field(
+        "installed",
+        description="`installed`: AWS's images run with the libraries of this server's Python, "
+        "whatever version their tag names; each difference is logged. `match`: they run with the "
+        "versions that the tag names, in cached environments that are downloaded once; unknown "
+        "tags are refused.",
+    )
     strict_capacity: bool = Field(
         False, description="Refuse endpoints that ask for more than this machine has."
     )

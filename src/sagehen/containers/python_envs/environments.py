@@ -24,9 +24,10 @@ from pathlib import Path
 import msgspec
 
 from sagehen.containers.python_envs.install import (
-    EnvironmentSpec,
     Installer,
     RequirementsError,
+    Spec,
+    file_digest,
     python_of,
 )
 
@@ -78,10 +79,10 @@ class Environments:
         self._max_bytes = max_bytes
         self._seconds = seconds
         self._variables = variables
-        self._installer = Installer(variables, seconds)
+        self._installer = Installer(variables, seconds, has_pip_files=bool(self._settings_files()))
         self._closing = threading.Event()
 
-    def acquire(self, spec: EnvironmentSpec) -> EnvironmentLease:
+    def acquire(self, spec: Spec) -> EnvironmentLease:
         """Blocks until the environment exists. Raises RequirementsError."""
         try:
             self._make_folder()
@@ -112,7 +113,7 @@ class Environments:
             self._folder = self._own_folder
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def _acquire(self, spec: EnvironmentSpec, folder: Path) -> EnvironmentLease:
+    def _acquire(self, spec: Spec, folder: Path) -> EnvironmentLease:
         deadline = time.monotonic() + self._seconds
         while True:
             if (lock := _lock(folder, fcntl.LOCK_SH)) is not None:
@@ -134,7 +135,7 @@ class Environments:
                     f"within {self._seconds:g} s."
                 )
 
-    def _make(self, spec: EnvironmentSpec, folder: Path) -> None:
+    def _make(self, spec: Spec, folder: Path) -> None:
         """Needs the exclusive lock; replaces a killed process's remains."""
         if _complete(folder) is not None:
             return
@@ -165,23 +166,17 @@ class Environments:
         """Folders with other names are not ours."""
         return [path for path in self._folder.iterdir() if _KEY.fullmatch(path.name)]
 
-    def _key(self, spec: EnvironmentSpec) -> str:
+    def _key(self, spec: Spec) -> str:
         """Returns a digest of all that decides what is installed."""
         digest = hashlib.sha256()
-        for part in (
-            sys.version,
-            sys.prefix,
-            *(
-                f"{name}={self._variables[name]}"
-                for name in sorted(self._variables)
-                if _is_pip_variable(name)
-            ),
-            *_installed(),
-            *_editable(spec),
-        ):
-            digest.update(part.encode(errors="replace") + b"\0")
-        for file in (*_files_of(spec), *self._settings_files()):
-            digest.update(_digest(file))
+        variables = (
+            f"{name}={self._variables[name]}"
+            for name in sorted(self._variables)
+            if _is_pip_variable(name)
+        )
+        for part in (*variables, *spec.key_parts(), *map(file_digest, self._settings_files())):
+            digest.update(part if isinstance(part, bytes) else part.encode(errors="replace"))
+            digest.update(b"\0")
         return digest.hexdigest()[:32]
 
     def _settings_files(self) -> list[Path]:
@@ -192,53 +187,6 @@ class Environments:
 
 def _is_pip_variable(name: str) -> bool:
     return name.startswith("PIP_")
-
-
-def _installed() -> list[str]:
-    """The server's own packages, which are not installed again."""
-    folders = [
-        Path(entry_path)
-        for entry_path in sys.path
-        if entry_path.endswith(("site-packages", "dist-packages"))
-    ]
-    names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
-    return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")))
-
-
-def _editable(spec: EnvironmentSpec) -> list[str]:
-    """The folder, if the installed package refers to it."""
-    words = spec.requirements.read_text(errors="replace").split() if spec.requirements else []
-    return [str(spec.folder)] if "-e" in words or "--editable" in words else []
-
-
-def _files_of(spec: EnvironmentSpec) -> list[Path]:
-    files = _all_below(spec.folder) if spec.package else []
-    if spec.requirements is None:
-        return files
-    return [spec.requirements, *_files_named_in(spec.requirements), *files]
-
-
-def _files_named_in(requirements: Path) -> list[Path]:
-    """Files that the requirements name: constraints, other lists, packages."""
-    words = requirements.read_text(errors="replace").replace("=", " ").split()
-    named = sorted({requirements.parent / word.removeprefix("file:") for word in words})
-    files: list[Path] = []
-    for path in named:
-        with contextlib.suppress(OSError):
-            if path.is_file():
-                files.append(path)
-            elif path.is_dir() and path.is_relative_to(requirements.parent):
-                files += _all_below(path)
-    return files
-
-
-def _all_below(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
-
-
-def _digest(file: Path) -> bytes:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").digest()
 
 
 def _lock_file(folder: Path) -> Path:

@@ -1,33 +1,75 @@
-"""Installs a user's requirements on top of the server's environment."""
+"""Runs pip and uv, and installs a user's requirements on top of the server's environment."""
 
+import contextlib
+import hashlib
 import importlib.util
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
 import venv
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from uuid import uuid4
 
 from sagehen.base.errors import SagehenError
 from sagehen.base.own_python import add_folder_line, site_folders
 from sagehen.containers.leftovers import MARK, end_leftovers
 
-__all__ = ["EnvironmentSpec", "Installer", "RequirementsError", "python_of"]
+__all__ = [
+    "EnvironmentSpec",
+    "InstallRun",
+    "Installer",
+    "NoWheel",
+    "RequirementsError",
+    "Spec",
+    "file_digest",
+    "python_of",
+]
 
 _OUTPUT_LINES = 50
 _REDIRECTING_VARIABLES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
 """change where or what pip installs"""
+
+_UV_VARIABLES = {
+    "PIP_INDEX_URL": "UV_DEFAULT_INDEX",
+    "PIP_EXTRA_INDEX_URL": "UV_INDEX",
+    "PIP_FIND_LINKS": "UV_FIND_LINKS",
+    "PIP_CERT": "SSL_CERT_FILE",
+}
+_NO_WHEEL = re.compile("No matching distribution found|No solution found|Conflict|conflicting")
 
 log = logging.getLogger(__name__)
 
 
 class RequirementsError(SagehenError):
     """The requirements cannot be installed."""
+
+
+class NoWheel(RequirementsError):
+    """A package has no wheel for this Python; `reason` is the installer's."""
+
+    def __init__(self, spec: object, reason: str) -> None:
+        super().__init__(f"{spec} cannot be installed: {reason}")
+        self.reason = reason
+
+
+class Spec(Protocol):
+    """What an environment is made of."""
+
+    def key_parts(self) -> Iterable[str | bytes]:
+        """Everything that decides what is installed, besides pip's settings."""
+
+    def make(self, folder: Path, run: "InstallRun") -> bool:
+        """Makes the environment; returns whether it has packages besides the server's.
+
+        Raises RequirementsError.
+        """
 
 
 @dataclass(frozen=True)
@@ -49,20 +91,49 @@ class EnvironmentSpec:
             return f"The package in {self.folder.name}"
         return f"The requirements in {self.folder.name}/requirements.txt"
 
+    def key_parts(self) -> Iterator[str | bytes]:
+        yield from (sys.version, sys.prefix, *_installed(), *_editable(self))
+        yield from map(file_digest, _files_of(self))
+
+    def make(self, folder: Path, run: "InstallRun") -> bool:
+        try:
+            # The server's pip is visible there.
+            with_pip = importlib.util.find_spec("pip") is None
+            venv.EnvBuilder(symlinks=True, with_pip=with_pip).create(folder)
+            site = next(folder.glob("lib/python*/site-packages"))
+            (site / "_server.pth").write_text("".join(map(add_folder_line, site_folders())))
+        except (OSError, subprocess.SubprocessError) as error:
+            raise RequirementsError(f"No environment can be made in {folder}: {error}") from None
+        run(_pip(python_of(folder), self), self, self.folder)  # the folder, for local paths
+        return any(site.glob("*.dist-info")) or any(site.glob("*.egg-link"))
+
 
 def python_of(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
+class InstallRun(Protocol):
+    """Runs pip or uv, within the bound on one installation."""
+
+    has_pip_files: bool
+    """pip's configuration files exist, which uv does not read"""
+
+    def __call__(self, command: list[str], spec: object, folder: Path | None = None) -> None:
+        """Raises NoWheel or RequirementsError."""
+
+
 class Installer:
-    """Runs pip.
+    """Runs pip, or uv.
 
     Args:
         variables: additional pip settings.
         seconds: bound on one installation.
     """
 
-    def __init__(self, variables: Mapping[str, str], seconds: float) -> None:
+    def __init__(
+        self, variables: Mapping[str, str], seconds: float, has_pip_files: bool = False
+    ) -> None:
+        self.has_pip_files = has_pip_files
         self._seconds = seconds
         self._marks: set[str] = set()  # of running processes
         variables_given = {**os.environ, **variables, "PIP_USER": "0"}
@@ -74,33 +145,27 @@ class Installer:
         if "PIP_CACHE_DIR" not in variables_given:
             # The environment itself is the cache.
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
+        for ours, uvs in _UV_VARIABLES.items():
+            if ours in self._variables:
+                self._variables.setdefault(uvs, self._variables[ours])
 
-    def install(self, spec: EnvironmentSpec, folder: Path) -> bool:
+    def install(self, spec: Spec, folder: Path) -> bool:
         """Makes the environment; returns whether it has packages besides the server's.
 
-        Raises RequirementsError with pip's last error.
+        Raises RequirementsError with the installer's last error.
         """
-        try:
-            # The server's pip is visible there.
-            with_pip = importlib.util.find_spec("pip") is None
-            venv.EnvBuilder(symlinks=True, with_pip=with_pip).create(folder)
-            site = next(folder.glob("lib/python*/site-packages"))
-            (site / "_server.pth").write_text("".join(map(add_folder_line, site_folders())))
-        except (OSError, subprocess.SubprocessError) as error:
-            raise RequirementsError(f"No environment can be made in {folder}: {error}") from None
-        self._run_pip(python_of(folder), spec)
-        return any(site.glob("*.dist-info")) or any(site.glob("*.egg-link"))
+        return spec.make(folder, self)
 
     def close(self) -> None:
         for mark in tuple(self._marks):
             end_leftovers(mark)
 
-    def _run_pip(self, python: str, spec: EnvironmentSpec) -> None:
+    def __call__(self, command: list[str], spec: object, folder: Path | None = None) -> None:
         log.info("Installing: %s.", spec)
         mark = uuid4().hex
         process = subprocess.Popen(
-            _pip(python, spec),
-            cwd=spec.folder,  # for local paths
+            command,
+            cwd=folder,
             env=self._variables | {MARK: mark},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -124,7 +189,10 @@ class Installer:
         self._marks.discard(mark)
         if process.returncode != 0:
             in_time = f" within {self._seconds:g} s" if timed_out.is_set() else ""
-            raise RequirementsError(f"{spec} cannot be installed{in_time}: {_last_error(output)}")
+            reason = _last_error(output)
+            if not in_time and _NO_WHEEL.search(" ".join(output)):
+                raise NoWheel(spec, reason)
+            raise RequirementsError(f"{spec} cannot be installed{in_time}: {reason}")
 
 
 def _pip(python: str, spec: EnvironmentSpec) -> list[str]:
@@ -149,3 +217,50 @@ def _last_error(lines: list[str]) -> str:
     """Returns pip's last error, which notes may follow."""
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or lines or ["pip said nothing"])[-1]
+
+
+def _installed() -> list[str]:
+    """The server's own packages, which are not installed again."""
+    folders = [
+        Path(entry_path)
+        for entry_path in sys.path
+        if entry_path.endswith(("site-packages", "dist-packages"))
+    ]
+    names = {entry.name for folder in folders if folder.is_dir() for entry in folder.iterdir()}
+    return sorted(name for name in names if name.endswith((".dist-info", ".egg-info")))
+
+
+def _editable(spec: EnvironmentSpec) -> list[str]:
+    """The folder, if the installed package refers to it."""
+    words = spec.requirements.read_text(errors="replace").split() if spec.requirements else []
+    return [str(spec.folder)] if "-e" in words or "--editable" in words else []
+
+
+def _files_of(spec: EnvironmentSpec) -> list[Path]:
+    files = _all_below(spec.folder) if spec.package else []
+    if spec.requirements is None:
+        return files
+    return [spec.requirements, *_files_named_in(spec.requirements), *files]
+
+
+def _files_named_in(requirements: Path) -> list[Path]:
+    """Files that the requirements name: constraints, other lists, packages."""
+    words = requirements.read_text(errors="replace").replace("=", " ").split()
+    named = sorted({requirements.parent / word.removeprefix("file:") for word in words})
+    files: list[Path] = []
+    for path in named:
+        with contextlib.suppress(OSError):
+            if path.is_file():
+                files.append(path)
+            elif path.is_dir() and path.is_relative_to(requirements.parent):
+                files += _all_below(path)
+    return files
+
+
+def _all_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def file_digest(file: Path) -> bytes:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").digest()

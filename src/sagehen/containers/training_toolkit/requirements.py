@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sagehen.base.own_python import put_over
+from sagehen.containers.aws_modules_path import FOLDER as AWS_MODULES
 from sagehen.containers.python_envs.environments import Environments
 from sagehen.containers.python_envs.install import EnvironmentSpec
 from sagehen.containers.training_toolkit.folders import Folders
@@ -41,5 +42,5 @@ def install(
     )
     installed = environments.acquire(EnvironmentSpec(Path(folders.code), package)).python
     if container_python is not None and installed != sys.executable:
-        put_over(Path(container_python), Path(installed))
+        put_over(Path(container_python), Path(installed), last=[AWS_MODULES])
     return installed

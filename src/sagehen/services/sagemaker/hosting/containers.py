@@ -18,6 +18,7 @@ from sagehen.frame.images import (
 from sagehen.frame.routes import ExecutionMode
 from sagehen.services.sagemaker.errors import not_built, refused
 from sagehen.services.sagemaker.hosting.model_data import check_model_data
+from sagehen.services.sagemaker.image_versions import check_versions
 
 __all__ = [
     "check_containers",
@@ -174,6 +175,7 @@ def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
     settings = call.settings
     if find_launch(container["Image"], settings.images, settings.launcher) is None:
         raise _unknown_image(container["Image"])
+    check_versions(container["Image"], settings)
     if reason := unsuited(container["Image"], settings.images, settings.launcher):
         raise refused(f"The image {container['Image']} {reason}")
     if "ModelDataUrl" in container and "ModelDataSource" in container:

@@ -10,7 +10,7 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.named_records import NamedTable, as_time, read_page
 from sagehen.services.sagemaker.async_inference.config import check_async_models
 from sagehen.services.sagemaker.errors import existing, missing
-from sagehen.services.sagemaker.hosting.containers import check_containers
+from sagehen.services.sagemaker.hosting.containers import check_containers, containers_of
 from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.hosting.records import (
     DefinedRecord,
@@ -23,6 +23,7 @@ from sagehen.services.sagemaker.hosting.variants import (
     shadows_of,
     variants_of,
 )
+from sagehen.services.sagemaker.image_versions import log_versions
 from sagehen.services.sagemaker.tags import check_tags
 
 __all__ = [
@@ -116,7 +117,10 @@ def create_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]
     given_tags = check_tags(params.get("Tags", []))
     check_containers(call, params)
     with call.database.write() as connection:
-        return MODELS.insert(call, connection, params, given_tags)
+        answer = MODELS.insert(call, connection, params, given_tags)
+    images = [container["Image"] for container in containers_of(params)]
+    log_versions("model", params["ModelName"], images, call.settings)
+    return answer
 
 
 def describe_model(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:

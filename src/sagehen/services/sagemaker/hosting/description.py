@@ -1,7 +1,7 @@
 """The answers of DescribeEndpoint and ListEndpoints."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from sagehen.frame.container_specs import InstanceState
@@ -18,8 +18,15 @@ from sagehen.services.sagemaker.hosting.records import (
 __all__ = ["describe", "summarize"]
 
 
-def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dict[str, Any]:
+def describe(
+    record: EndpointRecord,
+    instances: Sequence[InstanceRecord],
+    resolve: Callable[[str], str] = str,
+) -> dict[str, Any]:
     """Returns DescribeEndpoint's output, without unset members.
+
+    Args:
+        resolve: returns the ResolvedImage of an image.
 
     The variants shown are those that serve; PendingDeploymentSummary shows a new deployment.
     """
@@ -41,7 +48,16 @@ def describe(record: EndpointRecord, instances: Sequence[InstanceRecord]) -> dic
         pending = _pending_deployment(record)
         if pending is not None:
             described["PendingDeploymentSummary"] = _pending(record, pending, running)
+    for image in _deployed_images(described):
+        image["ResolvedImage"] = resolve(image["SpecifiedImage"])
     return {member: value for member, value in described.items() if value is not None}
+
+
+def _deployed_images(described: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for summary in (described, described.get("PendingDeploymentSummary", {})):
+        for members in ("ProductionVariants", "ShadowProductionVariants"):
+            for variant in summary.get(members, ()):
+                yield from variant["DeployedImages"]
 
 
 def summarize(record: EndpointRecord) -> dict[str, Any]:
@@ -123,7 +139,6 @@ def _variant(
         "DeployedImages": [
             {
                 "SpecifiedImage": container.image,
-                "ResolvedImage": container.image,
                 "ResolutionTime": as_time(deployment.deployed_at),
             }
             for container in variant.containers

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 from sagehen.base.errors import AlreadyExists
 from sagehen.frame import tags
 from sagehen.frame.context import RequestContext
+from sagehen.frame.image_versions import resolved_image
 from sagehen.frame.named_records import read_page
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.async_inference import request_store as async_requests
@@ -118,7 +119,13 @@ def describe_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str,
         record = endpoints.get(connection, name)
         if record is None:
             raise _missing(call, name)
-        return describe(record, instances.of_endpoint(connection, record.name))
+        of_endpoint = instances.of_endpoint(connection, record.name)
+    settings = call.settings
+
+    def resolve(image: str) -> str:
+        return resolved_image(image, settings.image_versions, settings.images, settings.launcher)
+
+    return describe(record, of_endpoint, resolve)
 
 
 def list_endpoints(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from sagehen.frame.arns import ArnMaker
 from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.errors import over_limit
+from sagehen.services.sagemaker.image_versions import log_versions
 from sagehen.services.sagemaker.tags import check_tags
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.events import training_event
@@ -44,6 +45,8 @@ def create_training_job(call: RequestContext, params: dict[str, Any]) -> dict[st
             now=call.clock.now(),
         )
     )
+    images = [params["AlgorithmSpecification"]["TrainingImage"]]
+    log_versions("training job", record.name, images, call.settings)
     return {"TrainingJobArn": record.arn}
 
 

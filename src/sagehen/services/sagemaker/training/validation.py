@@ -13,6 +13,7 @@ from sagehen.frame.s3_locations import Location, parse_location
 from sagehen.services.s3.storage.records import ListingQuery, is_bucket_name
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.errors import not_built, quota_exceeded, refused
+from sagehen.services.sagemaker.image_versions import check_versions
 from sagehen.wire.errors import AwsError
 
 __all__ = ["check_channels", "check_training_job", "s3_location"]
@@ -167,6 +168,7 @@ def _check_command(
     image: str, algorithm: dict[str, Any], parameters: dict[str, str], settings: Settings
 ) -> None:
     """Require an entry point, a script, or a command for the image."""
+    check_versions(image, settings)
     if algorithm.get("ContainerEntrypoint") or parameters.get("sagemaker_program"):
         return
     launch = find_launch(image, settings.images, settings.launcher)

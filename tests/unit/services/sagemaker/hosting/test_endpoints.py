@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec, InstanceState
+from sagehen.frame.image_versions import resolved_image
 from sagehen.frame.routes import RoutingStrategy
 from sagehen.services.sagemaker.hosting import instance_store as instances
 from sagehen.services.sagemaker.hosting.records import EndpointStatus, InstanceRecord
@@ -164,7 +165,11 @@ def test_describe_in_service_counts_what_serves(server):
     assert variant == {
         "VariantName": "AllTraffic",
         "DeployedImages": [
-            {"SpecifiedImage": image, "ResolvedImage": image, "ResolutionTime": now}
+            {
+                "SpecifiedImage": image,
+                "ResolvedImage": resolved_image(image, "installed", {}),
+                "ResolutionTime": now,
+            }
         ],
         "CurrentWeight": 1.0,
         "DesiredWeight": 1.0,

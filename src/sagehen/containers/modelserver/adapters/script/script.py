@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from sagehen.base.errors import SagehenError
+from sagehen.containers.aws_modules_path import add_aws_modules
 from sagehen.containers.modelserver.adapters.script.code_space import CodeSpace, import_shared
 from sagehen.containers.modelserver.adapters.script.handlers import (
     Context,
@@ -136,6 +137,7 @@ def load_script(
     script: UserScript, model_dir: Path, defaults: Handlers, environment: Environment
 ) -> "ScriptModel":
     """Raises what the user's code raises."""
+    add_aws_modules()
     if not environment.multi_model:
         module = import_shared(script.folder, script.module)
         return ScriptModel(module, model_dir, defaults, environment)

@@ -45,8 +45,9 @@ class Library:
         if not hasattr(self._library, _LEAST_FUNCTION):
             raise Unavailable(
                 "The XGBoost of this container's Python is older than 1.5, and its C interface is "
-                "not that which the model server calls. XGBoost 3.0 reads models of all older "
-                f"versions, and pickles of 1.0 and later: {pip_install('xgboost')}"
+                "not that which the model server calls. XGBoost 3.0 reads the models and pickles "
+                'of all older versions: set image_versions = "installed" in sagehen.toml, with it '
+                f"where Sagehen runs ({pip_install('xgboost')})."
             )
         parts = [ctypes.c_int() for _ in range(3)]
         self._library.XGBoostVersion(*map(ctypes.byref, parts))

@@ -1,0 +1,1 @@
+"""Stands in for AWS's sagemaker-inference where that is not installed."""
