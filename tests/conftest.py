@@ -7,7 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from support import costs
 from support.deploy import Deployer
 from support.memory_disk import use_memory
 from support.schedule import FileScheduling
-from support.server import ONE_THREAD, Server, eventually, gates_folder, server_maker
+from support.server import ONE_THREAD, Server, eventually, server_maker, set_gates_folder
 from support.service_models import read_once
 from support.timeouts import TimeoutThread
 
@@ -98,24 +98,20 @@ def short_path() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def shared_with_containers(tmp_path_factory: pytest.TempPathFactory) -> None:
+    set_gates_folder(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture
-def gates() -> Iterator[Path]:
-    """A folder that the test shares with containers of a server made with `gates=True`."""
-    with gate_folder() as folder:
-        yield folder
+def gates(tmp_path: Path) -> Path:
+    """A folder that the test shares with containers."""
+    return tmp_path
 
 
 @pytest.fixture(scope="module")
-def module_gates() -> Iterator[Path]:
-    with gate_folder() as folder:
-        yield folder
-
-
-@contextmanager
-def gate_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(dir=gates_folder()))
-    yield folder
-    shutil.rmtree(folder)
+def module_gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gates")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +124,7 @@ def make_server() -> Iterator[Callable[..., Server]]:
 @pytest.fixture(scope="session")
 def shared_server() -> Iterator[Server]:
     with server_maker() as make:
-        yield make(access_log="true", gates=True)
+        yield make(access_log="true")
 
 
 @pytest.fixture(scope="module")

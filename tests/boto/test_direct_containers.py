@@ -9,13 +9,15 @@ import pytest
 from botocore.exceptions import ClientError
 
 from support.containers import deploy_several, figure
+from support.processes import CONTAINER_NAME, container_pid
 
-TIMES = """
-import os
-
+TIMES = (
+    CONTAINER_NAME
+    + """
 def model_fn(model_dir): return %d
-def predict_fn(data, model): return [data.item() * model, os.getppid()]
+def predict_fn(data, model): return [data.item() * model, container_name()]
 """
+)
 JSON = "application/json"
 
 
@@ -105,12 +107,12 @@ def test_each_is_counted_and_all_together(direct, wait_until):
 
 
 def test_when_one_is_killed_both_come_back(direct, wait_until):
-    def pid_of(hostname):
+    def name_of(hostname):
         with contextlib.suppress(ClientError):
             return ask(direct, hostname)[1]
 
-    before = {one: pid_of(one) for one in ("double", "treble")}
-    os.kill(before["treble"], signal.SIGKILL)
-    for hostname, pid in before.items():
-        wait_until(lambda hostname=hostname, pid=pid: pid_of(hostname) not in (None, pid))
+    before = {one: name_of(one) for one in ("double", "treble")}
+    os.kill(container_pid(before["treble"]), signal.SIGKILL)
+    for hostname, name in before.items():
+        wait_until(lambda hostname=hostname, name=name: name_of(hostname) not in (None, name))
     assert [ask(direct, one)[0] for one in ("double", "treble")] == [14, 21]

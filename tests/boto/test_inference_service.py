@@ -53,7 +53,6 @@ def serving(make_server: Callable[..., Server], mailbox: Mailbox, module_gates: 
     program = module_gates / "run.py"
     program.write_text(JOB)
     return make_server(
-        gates=True,
         images=json.dumps({"model_*": [sys.executable, str(program)]}),
         smtp_host="127.0.0.1",
         smtp_port=str(mailbox.port),

@@ -47,7 +47,6 @@ def obliging(deploy):
 def hasty(make_server, make_deployer):
     """The same on a server with little patience and little room."""
     server = make_server(
-        gates=True,
         gateways="1",
         invocation_timeout_seconds="3",
         max_queued_invocations="1",

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
+from support.processes import CONTAINER_NAME, container_pid
+
 # Notes what it is asked, and by which process; what it answers must never be seen.
-NEXT = """
-import json, os
+NEXT = (
+    CONTAINER_NAME
+    + """
+import json
 from pathlib import Path
 
 def model_fn(model_dir): return None
@@ -19,9 +23,10 @@ def input_fn(body, content_type): return json.loads(body)
 
 def predict_fn(wish, model):
     with open(Path(wish["folder"], "copies"), "a") as copies:
-        copies.write(json.dumps({"pid": os.getppid(), "number": wish["number"]}) + "\\n")
+        copies.write(json.dumps({"container": container_name(), "number": wish["number"]}) + "\\n")
     return "theirs"
 """
+)
 NOW = """
 import json
 
@@ -159,12 +164,12 @@ def test_without_weight_it_gets_nothing_until_it_has_some(shadowed, wait_until):
 def test_when_it_is_killed_production_goes_on_and_it_comes_back(shadowed, wait_until):
     def has_another_process():
         shadowed.ask()
-        return shadowed.copies()[-1]["pid"] != killed
+        return shadowed.copies()[-1]["container"] != killed
 
     number = shadowed.ask()
     wait_until(lambda: shadowed.copied(number))
-    killed = shadowed.copies()[-1]["pid"]
-    os.kill(killed, signal.SIGKILL)
+    killed = shadowed.copies()[-1]["container"]
+    os.kill(container_pid(killed), signal.SIGKILL)
     for _ in range(20):
         shadowed.ask()
     assert shadowed.deploy.status("shadowed") == "InService"

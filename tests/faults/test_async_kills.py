@@ -16,11 +16,11 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from http.client import HTTPException
 
-import psutil
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from support.plain_http import ask
+from support.processes import container_pids
 from support.server import eventually
 
 ROUNDS = int(os.environ.get("ASYNC_KILL_ROUNDS", "4"))
@@ -183,8 +183,8 @@ class Killer:
         if role != "instance":
             return {pids[role]} if role in pids else set()
         try:
-            return {one.pid for one in psutil.Process(pids["agent"]).children()}
-        except (psutil.NoSuchProcess, KeyError):
+            return set(container_pids(pids["agent"]))
+        except KeyError:
             return set()
 
 

@@ -14,8 +14,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from support.async_bench import AsyncBench, Called, lines_of
 from support.deploy import DOUBLE, pack
+from support.processes import container_pids
 from support.receiver import Receiver, hang
-from support.server import children, eventually
+from support.server import eventually
 
 MODELS = ["first", "second"]
 
@@ -26,7 +27,7 @@ def killed(make_server, make_deployer):
 
     What serves is what was deployed: one's object was overwritten since, the other's deleted.
     """
-    deployer = make_deployer(make_server(gates=True))
+    deployer = make_deployer(make_server())
     for name in MODELS:
         assert deployer.endpoint(name)["EndpointStatus"] == "InService"
     other = pack({"code/inference.py": DOUBLE.replace("2.0", "7.0")})
@@ -73,7 +74,7 @@ def test_the_data_plane_serves_without_control(killed, wait_until):
 
 
 def instance_pids(server) -> list[int]:
-    return children(server.pids()["agent"])
+    return container_pids(server.pids()["agent"])
 
 
 def test_a_killed_instance_comes_back(killed, wait_until):

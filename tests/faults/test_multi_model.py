@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from support.deploy import pack
+from support.processes import container_pids
 
 MODELS = 40
 CALLERS = 8
@@ -40,7 +41,7 @@ def predict_fn(data, model):
 @pytest.fixture(scope="module")
 def many(make_server, make_deployer):
     """A server with two gateways, and an endpoint of many models."""
-    deployer = make_deployer(make_server(gates=True, gateways="2"))
+    deployer = make_deployer(make_server(gateways="2"))
     deployer.s3.create_bucket(Bucket="many")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: put_numbered(deployer, number), range(MODELS)))
@@ -136,10 +137,10 @@ def container_of(deployer, endpoint: str) -> psutil.Process:
         for variant in one["variants"]
         for instance in variant["instances"]
     ]
-    agent = psutil.Process(deployer.server.pids()["agent"])
+    agent = deployer.server.pids()["agent"]
     (container,) = [
         child
-        for child in agent.children()
+        for child in map(psutil.Process, container_pids(agent))
         if instance in child.environ().get("SAGEMAKER_BASE_DIR", "")
     ]
     return container

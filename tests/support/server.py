@@ -1,6 +1,5 @@
 """A real server, in processes of its own, as a test sees it."""
 
-import atexit
 import json
 import os
 import shutil
@@ -12,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -152,14 +150,14 @@ class Server:
 def server_maker() -> Iterator[Callable[..., Server]]:
     """`make(**settings)` starts a server; all are stopped in the end.
 
-    With `gates=True`, its containers see the folder of the fixture `gates`: for model code that a
-    test holds up, or hears from, by files.
+    Its containers see the tests' temporary folders, for model code that a test holds up, or hears
+    from, by files; with `gates=False` they see nothing but their own.
     """
     made: list[Server] = []
 
-    def make(*, gates: bool = False, **settings: str) -> Server:
+    def make(*, gates: bool = True, **settings: str) -> Server:
         if gates:
-            settings["shared_folders"] = str(gates_folder())
+            settings.setdefault("shared_folders", str(gates_folder()))
         folder = Path(tempfile.mkdtemp(prefix="sgh-"))
         chosen = {f"SAGEHEN_{name.upper()}": value for name, value in settings.items()}
         server = Server(folder / "home", chosen)
@@ -173,12 +171,17 @@ def server_maker() -> Iterator[Callable[..., Server]]:
         shutil.rmtree(server.home.parent, ignore_errors=True)
 
 
-@cache
 def gates_folder() -> Path:
-    """The folder that the containers of servers made with `gates=True` share with tests."""
-    folder = Path(tempfile.mkdtemp(prefix="sgh-gates-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    """The folder of all temporary folders of this worker's tests."""
+    assert _gates, "set_gates_folder was not called"
+    return _gates[0]
+
+
+def set_gates_folder(folder: Path) -> None:
+    _gates[:] = [folder]
+
+
+_gates: list[Path] = []
 
 
 def run_to_its_end(command: list[str], environment: dict[str, str]) -> str:

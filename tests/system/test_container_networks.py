@@ -36,7 +36,7 @@ REFUSED = {"ConnectionRefusedError", "OSError"}
 @pytest.fixture(scope="module")
 def deployer(make_server, make_deployer) -> Deployer:
     images = {"fixed": [sys.executable, str(CONTAINER)]}
-    return make_deployer(make_server(images=json.dumps(images)))
+    return make_deployer(make_server(gates=False, images=json.dumps(images)))
 
 
 def server_address(deployer: Deployer) -> str:

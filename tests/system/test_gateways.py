@@ -11,8 +11,12 @@ import time
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-HELD = """
-import json, os, time
+from support.processes import CONTAINER_NAME
+
+HELD = (
+    CONTAINER_NAME
+    + """
+import json, time
 from pathlib import Path
 
 def model_fn(model_dir): return None
@@ -23,8 +27,9 @@ def predict_fn(folder, model):
         Path(folder, "begun").touch()
         while not Path(folder, "go").exists():
             time.sleep(0.005)
-    return os.getppid()
+    return container_name()
 """
+)
 CALLERS = 8
 
 

@@ -122,7 +122,7 @@ def walled(
     python = sys.executable if request.param == "as root" else "/usr/bin/python3"
     settings = {"images": json.dumps({"recipe": [python, "-c", RECIPE]})}
     if request.param == "as root":
-        yield Deployer(make_server(**settings))
+        yield Deployer(make_server(gates=False, **settings))
         return
     with unprivileged_server(**settings) as server:
         yield Deployer(server)

@@ -11,4 +11,4 @@ from support.server import server_maker
 @pytest.fixture(scope="session")
 def two_gateways() -> Iterator[Deployer]:
     with server_maker() as make:
-        yield Deployer(make(gates=True, gateways="2"))
+        yield Deployer(make(gateways="2"))

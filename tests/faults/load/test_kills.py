@@ -19,16 +19,21 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from support.processes import CONTAINER_NAME, container_pid
+
 CALLERS = 6
-SCRIPT = """
-import os, time
+SCRIPT = (
+    CONTAINER_NAME
+    + """
+import time
 
 def model_fn(model_dir): return None
 
 def predict_fn(number, model):
     time.sleep(0.005)
-    return [number, os.getppid()]
+    return [number, container_name()]
 """
+)
 LOST = "Amazon SageMaker could not get a response from the steady endpoint."
 
 
@@ -49,8 +54,8 @@ class Call:
         return self.status == 200 and json.loads(self.answer)[0] == self.number
 
     @property
-    def instance(self) -> int:
-        return int(json.loads(self.answer)[1])
+    def instance(self) -> str:
+        return str(json.loads(self.answer)[1])
 
 
 class Caller(threading.Thread):
@@ -204,7 +209,7 @@ def test_a_killed_gateway_loses_what_was_under_way_there(steady, load, wait_unti
 def test_a_killed_instance_loses_what_was_under_way_there(steady, load, wait_until):
     victim = load.right_since(0)[-1].instance
     before = routed(steady)
-    died_at = kill(victim, wait_until)
+    died_at = kill(container_pid(victim), wait_until)
     wait_until(lambda: len(routed(steady)) == 2 and routed(steady) != before)
     back_at = time.monotonic()
     wait_until(lambda: len({call.instance for call in load.right_since(back_at)}) == 2)

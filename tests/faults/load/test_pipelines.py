@@ -12,6 +12,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from support.containers import deploy_several
+from support.processes import CONTAINER_NAME, container_pid
 
 CALLERS = 4
 FIRST = """
@@ -29,8 +30,10 @@ def predict_fn(asked, model):
             time.sleep(0.005)
     return asked
 """
-SECOND = """
-import json, os, time
+SECOND = (
+    CONTAINER_NAME
+    + """
+import json, time
 from pathlib import Path
 
 def model_fn(model_dir): return None
@@ -41,8 +44,9 @@ def predict_fn(number, model):
     if isinstance(number, dict):
         Path(number["held"]).touch()
         time.sleep(60)
-    return [number, os.getppid()]  # the container: this is its worker
+    return [number, container_name()]
 """
+)
 JSON = "application/json"
 
 
@@ -115,7 +119,7 @@ def test_a_killed_second_container_is_named_and_comes_back(passage, gates, wait_
         (victim,) = load.processes()
         lost = pool.submit(passage.invoke, "passage", json.dumps({"held": str(held)}))
         wait_until(held.exists)
-        os.kill(victim, signal.SIGKILL)
+        os.kill(container_pid(victim), signal.SIGKILL)
         with pytest.raises(ClientError) as raised:
             lost.result()
         wait_until(lambda: load.processes() - {victim})
