@@ -16,7 +16,9 @@ __all__ = ["MissingWalls", "describe_missing", "find_walls"]
 log = logging.getLogger(__name__)
 
 _MARK = "seen"
-_UNSEEN = "what was mounted is not seen"
+_ENDED = "the check of what containers see ended with status"
+_TRIES = 2
+"""a check may end for want of memory, and a wall would be missing until the next start"""
 _CHECKS = {
     Wall.FILES: f'test -e {OPT_ML}/{_MARK} && test ! -e "$SECRET"',
     Wall.ETC: "grep -q ' /etc overlay ' /proc/self/mounts",
@@ -37,7 +39,7 @@ async def find_walls(desired: Walls, folder: Path, orphans: Orphans) -> MissingW
     """Tries `desired` in a container; logs why walls are missing. `folder` must be writable."""
     missing: MissingWalls = {}
     walls = desired
-    while walls and (failure := await _try(walls, folder, orphans)) is not None:
+    while walls and (failure := await _find_failure(walls, folder, orphans)) is not None:
         wall, reason = failure
         dropped = walls if wall is Wall.FILES else {wall}
         missing |= dict.fromkeys(dropped, reason)
@@ -51,8 +53,17 @@ def describe_missing(missing: MissingWalls) -> list[str]:
     return [f"{wall} ({missing[wall]}): {_CONSEQUENCES[wall]}" for wall in Wall if wall in missing]
 
 
-async def _try(walls: Walls, folder: Path, orphans: Orphans) -> tuple[Wall, str] | None:
+async def _find_failure(walls: Walls, folder: Path, orphans: Orphans) -> tuple[Wall, str] | None:
     """Returns the wall to go without, and the reason."""
+    failure = None
+    for _ in range(_TRIES):
+        failure = await _try(walls, folder, orphans)
+        if failure is None or not failure[1].startswith(_ENDED):
+            break
+    return failure
+
+
+async def _try(walls: Walls, folder: Path, orphans: Orphans) -> tuple[Wall, str] | None:
     for needed in (folder, Path(sys.prefix)):
         if needed.is_relative_to(OPT_ML):
             return Wall.FILES, f"{needed} would be hidden by the containers' {OPT_ML}"
@@ -83,7 +94,7 @@ async def _try(walls: Walls, folder: Path, orphans: Orphans) -> tuple[Wall, str]
         status = process.wait()
         process.kill_all()
         process.wait_for_init()
-    return None if status == 0 else (weakest, _UNSEEN)
+    return None if status == 0 else (weakest, f"{_ENDED} {status}")
 
 
 _STEPS = {"overlay": Wall.ETC, "processes": Wall.PROCESSES, "files": Wall.FILES}

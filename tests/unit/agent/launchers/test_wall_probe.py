@@ -54,9 +54,25 @@ async def test_one_that_the_kernel_refuses_takes_none_of_the_others_along(
     assert (await find_walls(ALL, tmp_path, Orphans())).keys() == missing
 
 
+@pytest.mark.parametrize(("statuses", "missing"), [([-9, 0], set()), ([1, 1, 0], {Wall.PROCESSES})])
+async def test_a_check_that_ends_is_tried_again_once(
+    tmp_path: Path, monkeypatch, statuses: list[int], missing: set[Wall]
+) -> None:
+    async def spawn(*_: object, **__: object) -> object:
+        return Ended(statuses.pop(0))
+
+    monkeypatch.setattr(wall_probe, "spawn", spawn)
+    found = await find_walls(ALL, tmp_path, Orphans())
+    assert (found.keys(), statuses) == (missing, [])
+    assert all(reason.endswith("ended with status 1") for reason in found.values())
+
+
 class Ended:
+    def __init__(self, status: int = 0) -> None:
+        self._status = status
+
     def wait(self) -> int:
-        return 0
+        return self._status
 
     def kill_all(self) -> None:
         pass
