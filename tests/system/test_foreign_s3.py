@@ -63,10 +63,10 @@ def test_objects_go_there_and_back(server, beyond, tmp_path):
     assert "Contents" not in outside
 
 
-def test_an_asynchronous_answer_waits_for_a_store_that_is_away(way, beyond, short_path, wait_until):
+def test_an_asynchronous_answer_waits_for_a_store_that_is_away(way, beyond, gates, wait_until):
     bench = AsyncBench(Deployer(beyond))
     assert bench.endpoint("patient")["EndpointStatus"] == "InService"
-    began, gate = short_path / "began", short_path / "gate"
+    began, gate = gates / "began", gates / "gate"
     called = bench.call("patient", number=1, began=began, gate=gate)
     wait_until(began.exists)
     way.cut()

@@ -6,16 +6,19 @@ from collections import Counter
 from botocore.exceptions import BotoCoreError, ClientError
 
 from support.deploy import loads_when
+from support.processes import CONTAINER_NAME
 from support.server import eventually
 
 TIMES = "def model_fn(d):\n    return {factor}\ndef predict_fn(data, m):\n    return data * m\n"
-WHO = """
-import os
+WHO = (
+    CONTAINER_NAME
+    + """
 def model_fn(d):
-    return os.getppid()
+    return container_name()
 def transform_fn(model, data, content_type, accept):
     return str(model), "text/plain"
 """
+)
 
 
 class Caller:

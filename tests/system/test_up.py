@@ -295,7 +295,7 @@ def test_demo_without_its_libraries_says_how_to_get_them(short_path):
     (short_path / "xgboost.py").write_text("raise ModuleNotFoundError(name='xgboost')\n")
     refused = run("demo", "--home", str(short_path / "home"), PYTHONPATH=str(short_path))
     assert refused.returncode == 1
-    assert "pip install 'scikit-learn>=1.5' 'xgboost-cpu>=2.1'" in refused.stderr
+    assert "pip install 'scikit-learn>=1.5' 'xgboost-cpu>=3.0.5,<3.1'" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 

@@ -1,5 +1,6 @@
 """Scripts written for AWS's images import and use what stands in for AWS's modules."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -99,10 +100,19 @@ def python(tmp_path):
     return own_python(tmp_path / "python")
 
 
-def run(python, folder, code):
+def run(python, folder, code, **variables):
     return subprocess.run(
-        [python, "-c", textwrap.dedent(code)], cwd=folder, capture_output=True, text=True
+        [python, "-c", textwrap.dedent(code)],
+        cwd=folder,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
     )
+
+
+def run_with_stand_ins(python, folder, code):
+    """Also where the real packages are installed."""
+    return run(python, folder, code, PYTHONPATH=str(FOLDER))
 
 
 @pytest.mark.parametrize(
@@ -111,12 +121,12 @@ def run(python, folder, code):
     ids=["sklearn", "xgboost", "inference", "huggingface"],
 )
 def test_a_script_runs(python, tmp_path, code):
-    ended = run(python, tmp_path, code)
+    ended = run_with_stand_ins(python, tmp_path, code)
     assert ended.returncode == 0, ended.stderr
 
 
 def test_the_import_lines_of_the_scikit_learn_pipeline_example(python, tmp_path):
-    ended = run(python, tmp_path, SKLEARN_FEATURIZER)
+    ended = run_with_stand_ins(python, tmp_path, SKLEARN_FEATURIZER)
     assert ended.returncode == 0, ended.stderr
 
 
