@@ -167,23 +167,30 @@ async def spawn(
         finally:
             os.close(report_end)
         orphans.expect(starter.pid)
-        text = bytearray()
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                await read_report(report, text)
-        except TimeoutError:
-            _give_up(starter, text, orphans)
-            raise OSError(
-                errno.ETIMEDOUT, f"it was not started within {START_SECONDS:g} s"
-            ) from None
-        except asyncio.CancelledError:
-            _give_up(starter, text, orphans)
-            raise
+        text = await _read_start(report, starter, orphans)
         process = _started(starter, text, orphans)
     if (error := _failure(text)) is not None:
         process.give_up()
         raise error
     return process
+
+
+async def _read_start(
+    report: int, starter: "subprocess.Popen[bytes]", orphans: Orphans
+) -> bytearray:
+    """Ends what was started if the report does not come in time."""
+    text = bytearray()
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await read_report(report, text)
+    except TimeoutError:
+        _give_up(starter, text, orphans)
+        reason = f"it was not started within {START_SECONDS:g} s"
+        raise OSError(errno.ETIMEDOUT, reason) from None
+    except asyncio.CancelledError:
+        _give_up(starter, text, orphans)
+        raise
+    return text
 
 
 def watch_end(process: MainProcess, on_end: Callable[[], None]) -> asyncio.Future[int]:
