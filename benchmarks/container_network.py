@@ -1,4 +1,4 @@
-"""What a network of their own costs containers: requests, start and memory, with and without.
+"""The cost of a container's own network: requests, start and memory, with and without.
 
     python3 benchmarks/container_network.py [--seconds 3] [--repeats 7] [--save]
 

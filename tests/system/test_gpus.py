@@ -139,7 +139,10 @@ def test_a_large_type_has_all_gpus_and_fractions_share_them(deploy, created):
     )
     assert reported(deploy, "large")["CUDA_VISIBLE_DEVICES"] == "0,1"
     (log,) = (deploy.server.home / "logs" / "endpoints" / "large").rglob("primary.log")
-    assert sorted(re.findall(r"this worker has GPU (\w+)", log.read_text())) == ["0", "1"]
+    # The log is read from a pipe: it may come after the answer.
+    eventually(
+        lambda: sorted(re.findall(r"this worker has GPU (\w+)", log.read_text())) == ["0", "1"]
+    )
     deploy.sagemaker.delete_endpoint(EndpointName="large")
     for name in ("half", "other-half"):
         assert created(name, SAGEHEN_GPU_FRACTION="0.5")["EndpointStatus"] == "InService"

@@ -105,7 +105,7 @@ class AgentClient:
         return self._decode(await self._request("GET", "/gpus"), GpuList)
 
     async def missing_walls(self) -> list[str]:
-        """What does not separate containers from their machine, and why."""
+        """The walls that do not separate containers from their machine, and why."""
         return self._decode(await self._request("GET", "/walls/missing"), list[str])
 
     async def check_health(self) -> None:

@@ -51,7 +51,7 @@ _PYTHON = re.compile(r"-py(\d)(\d+)(?=-|$)")
 
 @dataclass(frozen=True, kw_only=True)
 class ImageVersions:
-    """What an image of AWS has installed."""
+    """The libraries in an image of AWS."""
 
     family: str
     tag: str

@@ -15,7 +15,7 @@ class LauncherChoice:
         self._images = images
 
     def container_base(self, base: Path) -> Path:
-        """Of programs; images always have /opt/ml."""
+        """The base of programs; images always have /opt/ml."""
         return self._programs.container_base(base)
 
     async def start(self, plan: LaunchPlan) -> Process:

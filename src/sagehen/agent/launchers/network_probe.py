@@ -25,7 +25,7 @@ async def find_network_support(folder: Path, orphans: Orphans) -> NetworkSupport
 
 
 def describe_networks(support: NetworkSupport) -> list[str]:
-    """What is missing, in the form of `describe_missing` of the other walls."""
+    """The missing networks, in the form of `describe_missing` of the other walls."""
     if support.missing is not None:
         return [
             f"network ({support.missing}): commands must listen on SAGEMAKER_BIND_TO_PORT, and "

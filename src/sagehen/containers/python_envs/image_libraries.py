@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ImageLibraries:
-    """What an environment stands in for an image with."""
+    """The libraries of an environment that stands in for an image."""
 
     image: str
     python: str

@@ -60,7 +60,7 @@ class NoWheel(RequirementsError):
 
 
 class Spec(Protocol):
-    """What an environment is made of."""
+    """The contents of an environment."""
 
     def key_parts(self) -> Iterable[str | bytes]:
         """Everything that decides what is installed, besides pip's settings."""

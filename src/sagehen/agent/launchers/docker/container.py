@@ -80,7 +80,7 @@ class DockerContainer:
 
     @property
     def pid(self) -> int:
-        """Of its first process, as this machine numbers it."""
+        """The PID of its first process on this machine."""
         return self._pid
 
     @property

@@ -155,7 +155,7 @@ class Engine:
 
 
 class AttachedOutput:
-    """What a container writes; iteration ends with its output, or when the engine is gone."""
+    """The output of a container; iteration ends with its output, or when the engine is gone."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -35,7 +35,7 @@ AGENT_LABEL = "sagehen.agent"
 
 @dataclass(frozen=True)
 class Ownership:
-    """Whose containers the launcher's are."""
+    """Identifies the home that containers belong to."""
 
     home_id: str
     path: str

@@ -34,7 +34,7 @@ _MULTI_MODEL = f"{_CAPABILITY}multi-models"
 
 @dataclass(frozen=True, kw_only=True)
 class ImageInfo:
-    """What the engine says about an image."""
+    """An image as the engine describes it."""
 
     name: str
     labels: Mapping[str, str]
