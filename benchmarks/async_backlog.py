@@ -90,8 +90,8 @@ def over_backlog(folder: Path, seconds: float, other_load: OtherLoad) -> tuple[M
 
 
 def measure_in_turns(queues: Sequence["Queue"], seconds: float) -> list[Measured]:
-    """What each step takes in each queue, for `seconds` in each. In turns, round by round: what
-    else the machine does must not look like the length of a queue."""
+    """Measures the time of each step in each queue, for `seconds` in each. Queues take turns, so
+    that other load on the machine does not look like the length of a queue."""
     os.sync()  # What was filled in is not waited for.
     rounds: list[list[Measured]] = [[] for _ in queues]
     for queue in queues:

@@ -54,7 +54,7 @@ async def start_once(home: Path, walls: Walls) -> tuple[float, float]:
 
 
 def processor_seconds() -> float:
-    """Of children that were waited for: under load it says more than the time."""
+    """Processor time of children that were waited for, which depends less on the load."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

@@ -173,8 +173,7 @@ async def _mutate(app: Recording, rng: random.Random) -> Counter[str]:
 
 
 def _as_signed(done: Executed) -> Executed:
-    """What a link of S3's older signature says: it leaves out parameters that only say how much is
-    told, and the form of a list."""
+    """The claims of a link in S3's older signature, without a list's length and form."""
     signed_names = {*HmacV1QueryAuth.QSAOfInterest, "Bucket", "Key"}
     params = {
         name: value

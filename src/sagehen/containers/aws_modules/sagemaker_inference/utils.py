@@ -1,4 +1,4 @@
-"""What scripts use of AWS's helpers."""
+"""The helper functions of AWS's package that scripts use."""
 
 
 def read_file(path: str, mode: str = "r") -> str:
