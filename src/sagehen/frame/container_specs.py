@@ -73,7 +73,7 @@ class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     state: InstanceState
     address: str | None = None
-    """`unix:/path` or `tcp:127.0.0.1:port` of the first container"""
+    """`link:/path` or `tcp:127.0.0.1:port` of the first container"""
     failure_reason: str | None = None
     """SageMaker's sentence; set with FAILED"""
     slots: int | None = None

@@ -83,7 +83,7 @@ class ContainerAddress(msgspec.Struct, frozen=True, omit_defaults=True):
 class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     address: str
-    """`unix:/path` or `tcp:127.0.0.1:port`, of the first container"""
+    """`link:/path` or `tcp:127.0.0.1:port`, of the first container"""
     inflight_column: int | None = msgspec.field(default=None, name="board_column")
     """in the shared in-flight table, fixed while routed; None: each gateway counts for itself"""
     slots: int = DEFAULT_SLOTS

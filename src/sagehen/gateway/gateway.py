@@ -24,6 +24,7 @@ from sagehen.http1.exchange import Exchange, Handler
 from sagehen.http1.fields import date_line
 from sagehen.http1.limits import ConnectionLimit
 from sagehen.http1.pool import Pool
+from sagehen.link.upstream import Upstreams
 
 __all__ = ["Dispatch", "Gateway", "GatewayServer"]
 
@@ -280,8 +281,8 @@ class Gateway:
         for pool in self._pools():
             pool.close_idle(now)
 
-    def _pools(self) -> list[Pool]:
-        return [self._control, self._agent, *self._routes.pools()]
+    def _pools(self) -> list[Pool | Upstreams]:
+        return [self._control, self._agent, *self._routes.upstreams()]
 
     async def _report_counters(self) -> None:
         report, now = self._counters.report(), self._clock.monotonic()

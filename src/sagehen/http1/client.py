@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 import httptools
 
+from sagehen.http1.exchange import JOINED_BYTES
 from sagehen.http1.fields import Headers
 from sagehen.http1.limits import MAX_PIECE_BYTES
 
@@ -67,9 +68,9 @@ class ClientConnection(asyncio.Protocol):
         "_receiver",
         "broken",
         "idle_since",
+        "not_begun",
         "reusable",
         "transport",
-        "unread",
     )
 
     transport: asyncio.Transport
@@ -99,8 +100,8 @@ class ClientConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self.broken = False
         """lost before the answer was complete"""
-        self.unread = False
-        """lost before the peer had read the whole request"""
+        self.not_begun = False
+        """lost before the peer had read the request, which a model server begins only as a whole"""
 
     def begin(self, receiver: Receiver, bodiless: bool = False) -> None:
         """The request follows by `write`. `bodiless`: a HEAD, whose answer has no body."""
@@ -109,6 +110,21 @@ class ClientConnection(asyncio.Protocol):
         self._ended = False
         self._in_head = True
         self._framing_bytes = 0
+
+    def send(
+        self, receiver: Receiver, path: bytes, header_lines: bytes, body: list[bytes], size: int
+    ) -> None:
+        """POSTs a whole `body` of `size` bytes."""
+        self.begin(receiver)
+        head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%b\r\n" % (
+            path,
+            size,
+            header_lines,
+        )
+        if size <= JOINED_BYTES:
+            self.transport.write(b"".join([head, *body]))
+        else:
+            self.transport.writelines([head, *body])
 
     def write(self, data: bytes) -> None:
         self.transport.write(data)
@@ -194,7 +210,7 @@ class ClientConnection(asyncio.Protocol):
         if is_the_end:
             receiver.answer_ends()
         else:
-            self.unread = reset and self._is_local and self._in_head and not self._framing_bytes
+            self.not_begun = reset and self._is_local and self._in_head and not self._framing_bytes
             receiver.answer_breaks()
 
     def pause_writing(self) -> None:

@@ -9,6 +9,7 @@ __all__ = [
     "STATUS_LINES",
     "HeaderNameCache",
     "Headers",
+    "ParsedLines",
     "date_line",
     "field_lines",
     "joined_fields",
@@ -70,6 +71,27 @@ def joined_raw_fields(fields: Sequence[tuple[bytes, bytes]]) -> dict[bytes, byte
 
 def field_lines(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b"".join([b"%b: %b\r\n" % field for field in fields])
+
+
+MAX_CACHED_LINES = 1024
+MAX_CACHED_LINES_BYTES = 1024
+"""of one entry"""
+
+
+class ParsedLines(dict[bytes, Headers]):
+    """The fields of header lines, cached as received; the lists are shared, so never written to."""
+
+    def __missing__(self, lines: bytes) -> Headers:
+        fields = []
+        for line in lines.split(b"\r\n"):
+            if line:
+                name, _, value = line.partition(b":")
+                fields.append((name, value.strip()))
+        if len(lines) <= MAX_CACHED_LINES_BYTES:
+            if len(self) >= MAX_CACHED_LINES:
+                self.clear()
+            self[lines] = fields
+        return fields
 
 
 class _StatusLines(dict[int, bytes]):

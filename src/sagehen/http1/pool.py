@@ -4,16 +4,24 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
 
 from sagehen.base.clock import Clock
 from sagehen.http1.client import ClientConnection
 from sagehen.http1.handoff import receive_socket
 
-__all__ = ["Pool", "Waiter", "open_connection"]
+__all__ = [
+    "CONNECT_TIMEOUT_SECONDS",
+    "Pool",
+    "Waiter",
+    "connect_to_unix_socket",
+    "open_connection",
+]
 
 log = logging.getLogger(__name__)
+
+Connection = TypeVar("Connection", bound=asyncio.Protocol)
 
 CONNECTS_AT_ONCE = 32
 """a burst must not overflow the peer's backlog"""
@@ -152,23 +160,45 @@ class Pool:
 async def open_connection(
     address: str, make: Callable[[], ClientConnection], clock: Clock
 ) -> ClientConnection:
-    """Raises OSError."""
+    """`address`: as of `Pool`, or `link:/path`, whose socket takes HTTP, too. Raises OSError."""
     loop = asyncio.get_running_loop()
     kind, _, target = address.partition(":")
     if kind == "tcp":
         host, _, port = target.rpartition(":")
         _, tcp = await loop.create_connection(make, host, int(port))
         return tcp
+    if kind == "handoff":
+        return await _past_full_backlog(lambda: _receive_connection(target, make), clock)
+    return await connect_to_unix_socket(target, make, clock)
+
+
+async def connect_to_unix_socket(
+    path: str, make: Callable[[], Connection], clock: Clock
+) -> Connection:
+    """Raises OSError."""
+    loop = asyncio.get_running_loop()
+
+    async def connect() -> Connection:
+        _, protocol = await loop.create_unix_connection(make, path)
+        return protocol
+
+    return await _past_full_backlog(connect, clock)
+
+
+async def _past_full_backlog(
+    connect: Callable[[], Awaitable[Connection]], clock: Clock
+) -> Connection:
     for _ in range(_BACKLOG_FULL_TRIES):
         try:
-            if kind == "handoff":
-                return await _adopt(await receive_socket(target), make)
-            _, unix = await loop.create_unix_connection(make, target)
-            return unix
+            return await connect()
         except BlockingIOError:
             # A Unix socket fails at once when the backlog is full.
             await clock.sleep(_BACKLOG_FULL_DELAY_SECONDS)
     raise ConnectionRefusedError
+
+
+async def _receive_connection(path: str, make: Callable[[], ClientConnection]) -> ClientConnection:
+    return await _adopt(await receive_socket(path), make)
 
 
 async def _adopt(

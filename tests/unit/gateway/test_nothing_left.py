@@ -77,7 +77,7 @@ def left(house):
         "in flight": sum(one.in_flight.now for one in counters),
         "queued": sum(one.queued.now for one in counters) + gateway._routes.queued,
         "copies": len(shadows._all.copies) + shadows._all.size + len(shadows._by_shadow),
-        "waiting": sum(len(one.pool._waiting) for one in gateway._routes.instances()),
+        "waiting": sum(len(one.upstreams._waiting) for one in gateway._routes.instances()),
         "clients": len(gateway._server.connections),
     }
 

@@ -102,7 +102,9 @@ def refused():
         upstream.write(b"PUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
         theirs.setblocking(False)
         head = await loop.sock_recv(theirs, 20)
-        assert head == b"PUT / HTTP/1.1\r\nCont", "The rest stays unread, as an unread body does."
+        assert head == b"PUT / HTTP/1.1\r\nCont", (
+            "The rest stays not_begun, as an not_begun body does."
+        )
         theirs.sendall(answer)
         theirs.close()
         upstream.write(b"too late!")
@@ -130,7 +132,7 @@ async def test_without_an_answer_the_request_was_not_read(refused):
     told, upstream = await refused(b"")
     assert told == ["breaks"]
     assert upstream.broken
-    assert upstream.unread
+    assert upstream.not_begun
 
 
 @pytest.mark.parametrize(
@@ -141,4 +143,4 @@ async def test_half_an_answer_breaks_off(refused, answer):
     told, upstream = await refused(answer)
     assert told[-1] == "breaks"
     assert upstream.broken
-    assert not upstream.unread
+    assert not upstream.not_begun

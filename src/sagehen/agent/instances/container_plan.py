@@ -198,7 +198,7 @@ def choose_address(
         paths.socket.parent.mkdir(mode=0o700, exist_ok=True)
     if launch.adapter is not None:
         paths.socket.unlink(missing_ok=True)
-        return f"unix:{paths.socket}"
+        return f"link:{paths.socket}"
     if network is not None:
         return f"handoff:{paths.socket}"
     return f"tcp:127.0.0.1:{ports.first}"
@@ -291,7 +291,7 @@ def _model_server(
 ) -> _Program:
     fixed = {
         "SAGEHEN_ADAPTER": adapter,
-        "SAGEHEN_BIND": address,
+        "SAGEHEN_BIND": f"unix:{paths.socket}",
         "SAGEHEN_ENVIRONMENTS": str(paths.home.environments),
         "SAGEHEN_ENVIRONMENTS_BYTES": str(settings.environment_cache_bytes),
     }

@@ -92,6 +92,10 @@ class ModelRequest:
                 self.counter.answered()
             self._on_answer(self)
 
+    def mark_begun(self) -> None:
+        """Must be called on the event loop before the model may see the request: from then on it is
+        never sent to another instance."""
+
     def header(self, name: bytes) -> str:
         """Returns `""` if the header was not sent."""
         return self.headers.get(name, b"").decode("latin-1")

@@ -5,8 +5,9 @@ import logging
 import os
 import signal
 import stat
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import uvloop
 
@@ -14,11 +15,10 @@ from sagehen.base.concurrency import first_of
 from sagehen.base.container_exits import WILL_NOT_LOAD
 from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters import make_adapter
-from sagehen.containers.modelserver.contract import ModelRequest
 from sagehen.containers.modelserver.environment import Bind, Environment, set_up_log
 from sagehen.containers.modelserver.load_failures import describe_load_failure
-from sagehen.containers.modelserver.serving.connection import Connection
 from sagehen.containers.modelserver.serving.container_api import MultiModelApi, SingleModelApi
+from sagehen.containers.modelserver.serving.link_connection import FirstBytes
 from sagehen.containers.modelserver.serving.loading import Loader
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
 from sagehen.containers.modelserver.serving.server import ModelServer
@@ -73,10 +73,10 @@ async def _serve(
     environment: Environment, loader: Loader, stop: asyncio.Event, ready: asyncio.Event | None
 ) -> int:
     if environment.multi_model:
-        server, listener = await _listen(environment, MultiModelApi(loader, environment).handle)
+        server, listener = await _listen(environment, MultiModelApi(loader, environment))
     else:
         single = SingleModelApi()
-        server, listener = await _listen(environment, single.handle)
+        server, listener = await _listen(environment, single)
         status = await _load(single, loader, environment, stop)
         if status != 0:
             listener.close()
@@ -115,10 +115,13 @@ def _report(error: BaseException) -> int:
 
 
 async def _listen(
-    environment: Environment, handle: Callable[[ModelRequest], None]
+    environment: Environment, api: SingleModelApi | MultiModelApi
 ) -> tuple[ModelServer, asyncio.Server]:
     server = ModelServer(
-        handle, environment.max_body_bytes, max_answer_bytes=environment.max_answer_bytes
+        api.handle,
+        environment.max_body_bytes,
+        max_answer_bytes=environment.max_answer_bytes,
+        slots=lambda: api.slots,
     )
     loop = asyncio.get_running_loop()
     bind = environment.bind
@@ -126,11 +129,11 @@ async def _listen(
         if bind.path:
             _remove_socket(bind.path)
             listener = await loop.create_unix_server(
-                lambda: Connection(server), bind.path, backlog=_BACKLOG
+                partial(FirstBytes, server, Path(bind.path).parent), bind.path, backlog=_BACKLOG
             )
         else:
             listener = await loop.create_server(
-                lambda: Connection(server), bind.host, bind.port, backlog=_BACKLOG
+                partial(FirstBytes, server, None), bind.host, bind.port, backlog=_BACKLOG
             )
     except OSError as error:
         raise Unavailable(f"Cannot listen on {_address_text(bind)}: {error}") from error

@@ -23,7 +23,6 @@ __all__ = [
     "ParameterCheck",
     "ParamsReader",
     "Target",
-    "container_head",
     "forwarded",
     "make_parameter_check",
     "read_target",
@@ -168,15 +167,6 @@ _is_forwarded_by_name = HeaderNameCache(_is_forwarded)
 
 def forwarded(headers: Headers) -> tuple[tuple[bytes, bytes], ...]:
     return tuple([field for field in headers if _is_forwarded_by_name[field[0]]])
-
-
-def container_head(header_lines: bytes, model_name: str | None, length: int) -> bytes:
-    target = b"/invocations" if model_name is None else b"/models/%b/invoke" % model_name.encode()
-    return b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%b\r\n" % (
-        target,
-        length,
-        header_lines,
-    )
 
 
 MAX_CACHED_PARAMS = 10_000

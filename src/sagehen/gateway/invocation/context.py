@@ -20,7 +20,8 @@ from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.placement import PlacementCallbacks
 from sagehen.gateway.routing.sessions import Sessions
 from sagehen.gateway.routing.shadow import Shadows
-from sagehen.http1.client import ClientConnection, Receiver
+from sagehen.http1.client import Receiver
+from sagehen.link.upstream import Upstream
 from sagehen.wire.errors import AwsError
 
 __all__ = [
@@ -61,7 +62,7 @@ class InvocationCallbacks(PlacementCallbacks, Receiver, Protocol):
 
     # Called by the pipeline
 
-    def sent_to_last(self, upstream: ClientConnection) -> None: ...
+    def sent_to_last(self, upstream: Upstream) -> None: ...
 
     def unsuccessful(self, answer: ContainerAnswer) -> None: ...
 

@@ -7,7 +7,6 @@ import asyncio
 
 from sagehen.gateway.admission import errors
 from sagehen.gateway.admission.admission import Admission, Admitted
-from sagehen.gateway.admission.params import container_head
 from sagehen.gateway.client.limits import Limit
 from sagehen.gateway.container.answer import ContainerAnswer
 from sagehen.gateway.invocation.context import InvocationContext, RequestBody
@@ -30,9 +29,9 @@ from sagehen.gateway.metrics.request_metrics import CLIENT_GONE, CUT_OFF, Reques
 from sagehen.gateway.multimodel.model_wait import ModelWait
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.placement import Placement
-from sagehen.http1.client import ClientConnection
-from sagehen.http1.exchange import JOINED_BYTES, Exchange
+from sagehen.http1.exchange import Exchange
 from sagehen.http1.fields import Headers
+from sagehen.link.upstream import Upstream, invoke_path
 from sagehen.wire.errors import AwsError
 
 __all__ = ["Invocation"]
@@ -61,7 +60,7 @@ class Invocation(Phased):
     _model: ModelWait
     """of a request with a target model"""
     # Set when SENT
-    _upstream: ClientConnection
+    _upstream: Upstream
     """this request's own while in _WITH_CONNECTION"""
     _answer: ContainerAnswer
     # Defaults live on the class, as most requests never change them.
@@ -191,18 +190,14 @@ class Invocation(Phased):
 
     # Called by the connection pool
 
-    def connected(self, upstream: ClientConnection) -> None:
+    def connected(self, upstream: Upstream) -> None:
         body = self._body
         self._move(SENT)
         self._upstream = upstream
         self._answer = self._new_answer()
         self._metrics.send(self._placement.instance.instance_id)
-        upstream.begin(self)
-        head = container_head(self._admitted.header_lines, self._model_name, body.size)
-        if body.size <= JOINED_BYTES:
-            upstream.write(b"".join([head, *body.parts]))
-        else:
-            upstream.write_all([head, *body.parts])
+        path = invoke_path(self._model_name)
+        upstream.send(self, path, self._admitted.header_lines, body.parts, body.size)
 
     def refused(self) -> None:
         """The container provably did not begin."""
@@ -216,7 +211,7 @@ class Invocation(Phased):
         if instance.stages:
             self._send_through(instance)
             return
-        upstream = instance.pool.take(self)
+        upstream = instance.upstreams.take(self)
         if upstream is None:
             self._move(CONNECTING)
         else:
@@ -277,8 +272,7 @@ class Invocation(Phased):
             self.unsuccessful(answer)
 
     def answer_breaks(self) -> None:
-        if self._upstream.unread:
-            # Our model server begins only requests that it has read whole.
+        if self._upstream.not_begun:
             self.refused()
         else:
             self.unanswered()
@@ -289,7 +283,7 @@ class Invocation(Phased):
 
     # Called by the pipeline
 
-    def sent_to_last(self, upstream: ClientConnection) -> None:
+    def sent_to_last(self, upstream: Upstream) -> None:
         self._move(SENT)
         self._upstream = upstream
         self._answer = self._new_answer()
@@ -357,7 +351,7 @@ class Invocation(Phased):
         if phase in _WITH_CONNECTION:
             self._upstream.abandon()
         elif phase is CONNECTING:
-            self._placement.instance.pool.forget(self)
+            self._placement.instance.upstreams.forget(self)
         elif self._end_reason_timer is not None:
             self._end_reason_timer.cancel()
         self._placement.release()

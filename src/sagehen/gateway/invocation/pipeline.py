@@ -5,7 +5,6 @@ Its phases are drawn in phases.py.
 """
 
 from sagehen.gateway.admission.admission import Admitted
-from sagehen.gateway.admission.params import container_head
 from sagehen.gateway.client.limits import Limit
 from sagehen.gateway.container.answer import ContainerAnswer
 from sagehen.gateway.invocation.context import (
@@ -25,9 +24,9 @@ from sagehen.gateway.invocation.phases import (
 )
 from sagehen.gateway.metrics.request_metrics import RequestMetrics
 from sagehen.gateway.routing.instance import RoutedInstance
-from sagehen.http1.client import ClientConnection
 from sagehen.http1.exchange import Exchange
 from sagehen.http1.fields import Headers
+from sagehen.link.upstream import Upstream, invoke_path
 
 __all__ = ["PipelineRun", "StageAnswer"]
 
@@ -90,7 +89,7 @@ class PipelineRun(Phased):
 
     _moves = RUN_MOVES
 
-    _upstream: ClientConnection
+    _upstream: Upstream
     """to the current container, while SENT"""
 
     def __init__(
@@ -145,7 +144,7 @@ class PipelineRun(Phased):
         `model_name`: the loaded model, if a container holds many.
         """
         self._model_name = model_name
-        upstream = self._stage.pool.take(self)
+        upstream = self._stage.upstreams.take(self)
         if upstream is None:
             self._move(CONNECTING)
         else:
@@ -169,7 +168,7 @@ class PipelineRun(Phased):
         if phase is SENT:
             self._upstream.abandon()
         elif phase is CONNECTING:
-            self._stage.pool.forget(self)
+            self._stage.upstreams.forget(self)
         self._answer.next_body.drop()
         if self.has_begun:
             self._body.drop()
@@ -178,7 +177,7 @@ class PipelineRun(Phased):
 
     # Called by the connection pool
 
-    def connected(self, upstream: ClientConnection) -> None:
+    def connected(self, upstream: Upstream) -> None:
         stage, body = self._stage, self._body
         self._move(SENT)
         self._upstream = upstream
@@ -188,9 +187,8 @@ class PipelineRun(Phased):
             self._owner.sent_to_last(upstream)
         else:
             self._answer = StageAnswer(self._exchange, self._context.body_memory)
-        upstream.begin(self)
-        model_name = self._model_name if stage.multi_model else None
-        upstream.write_all([container_head(self._header_lines, model_name, body.size), *body.parts])
+        path = invoke_path(self._model_name if stage.multi_model else None)
+        upstream.send(self, path, self._header_lines, body.parts, body.size)
 
     def refused(self) -> None:
         self._move(ANSWERED)
@@ -231,7 +229,7 @@ class PipelineRun(Phased):
         self._move(ANSWERED)
         if self._is_at_last:
             self._owner.answer_breaks()
-        elif self._upstream.unread:
+        elif self._upstream.not_begun:
             self._owner.refused()
         else:
             self._owner.unanswered()

@@ -6,7 +6,7 @@ from sagehen.base.clock import Clock
 from sagehen.frame.routes import INFLIGHT_COLUMNS, InstanceRoute
 from sagehen.gateway.metrics.counters import VariantCounters
 from sagehen.gateway.routing.inflight import InflightTable
-from sagehen.http1.pool import Pool
+from sagehen.link.upstream import Upstreams, open_upstreams
 
 __all__ = ["RoutedInstance", "Stage"]
 
@@ -15,7 +15,7 @@ class Stage(NamedTuple):
     """One container of a pipeline."""
 
     hostname: str
-    pool: Pool
+    upstreams: Upstreams
     multi_model: bool
     counters: VariantCounters
     """over all instances of the variant"""
@@ -33,15 +33,16 @@ class RoutedInstance:
     __slots__ = (
         "_inflight",
         "_own_outstanding",
+        "_reported_slots",
         "address",
         "column",
         "instance_id",
         "is_retired",
         "model_holder_id",
-        "pool",
         "run_id",
         "slots",
         "stages",
+        "upstreams",
     )
 
     def __init__(
@@ -56,7 +57,11 @@ class RoutedInstance:
         self.run_id = route.run_id
         self.address = route.address
         self.stages = stages
-        self.pool = stages[0].pool if stages else Pool(route.address, clock)
+        self.upstreams = (
+            stages[0].upstreams
+            if stages
+            else open_upstreams(route.address, clock, self._report_slots)
+        )
         self.model_holder_id = (
             f"{route.instance_id}/containers/{hostname}" if hostname else self.instance_id
         )
@@ -65,6 +70,7 @@ class RoutedInstance:
         column = route.inflight_column
         self.column = column if column is not None and 0 <= column < INFLIGHT_COLUMNS else None
         """in the in-flight table, if any"""
+        self._reported_slots: int | None = None
         self.slots = max(1, route.slots)
         self._own_outstanding = 0
         """of this process"""
@@ -72,8 +78,9 @@ class RoutedInstance:
         """removed from the route table"""
 
     @property
-    def pools(self) -> tuple[Pool, ...]:
-        return tuple(stage.pool for stage in self.stages) or (self.pool,)
+    def all_upstreams(self) -> tuple[Upstreams, ...]:
+        """of each container"""
+        return tuple(stage.upstreams for stage in self.stages) or (self.upstreams,)
 
     @property
     def outstanding(self) -> int:
@@ -84,6 +91,14 @@ class RoutedInstance:
     @property
     def is_free(self) -> bool:
         return self.outstanding < self.slots
+
+    def update_slots(self, routed: int) -> None:
+        """`routed`: as in the route table, which is older than what the container itself says."""
+        self.slots = max(1, self._reported_slots or routed)
+
+    def _report_slots(self, slots: int) -> None:
+        self._reported_slots = slots
+        self.slots = max(1, slots)
 
     def acquire_slot(self) -> None:
         self._own_outstanding += 1
@@ -102,5 +117,5 @@ class RoutedInstance:
         if self.column is not None:
             self._inflight.decrement(self.column, self._own_outstanding)
             self.column = None
-        for pool in self.pools:
-            pool.close()
+        for upstreams in self.all_upstreams:
+            upstreams.close()

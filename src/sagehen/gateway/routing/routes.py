@@ -19,7 +19,7 @@ from sagehen.gateway.metrics.counters import Counters, VariantCounters
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
 from sagehen.gateway.routing.slot_queue import SlotQueue
-from sagehen.http1.pool import Pool
+from sagehen.link.upstream import Upstreams, open_upstreams
 
 __all__ = ["Endpoint", "Routes", "Variant"]
 
@@ -136,7 +136,7 @@ class Routes:
         self._endpoints: dict[str, Endpoint] = {}
         self._instances: dict[_InstanceKey, RoutedInstance] = {}
         self._queues: dict[_QueueKey, SlotQueue] = {}
-        self._retired_pools: list[Pool] = []
+        self._retired: list[Upstreams] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
         self._apply_if(self._file.refresh_if_old())
@@ -155,10 +155,14 @@ class Routes:
     def instances(self) -> Iterable[RoutedInstance]:
         return self._instances.values()
 
-    def pools(self) -> list[Pool]:
+    def upstreams(self) -> list[Upstreams]:
         """Includes removed instances that still have requests."""
-        serving = (pool for instance in self._instances.values() for pool in instance.pools)
-        return [*serving, *self._retired_pools]
+        serving = (
+            upstreams
+            for instance in self._instances.values()
+            for upstreams in instance.all_upstreams
+        )
+        return [*serving, *self._retired]
 
     @property
     def queued(self) -> int:
@@ -199,11 +203,11 @@ class Routes:
                 for variant in route.all_variants
             }
         )
-        self._retired_pools = [pool for pool in self._retired_pools if not pool.is_done]
+        self._retired = [each for each in self._retired if not each.is_done]
         for key, instance in old_instances.items():
             if key not in self._instances:
                 instance.retire()
-                self._retired_pools.extend(instance.pools)
+                self._retired.extend(instance.all_upstreams)
         for endpoint in self._endpoints.values():
             for variant in endpoint.queued_variants():
                 variant.slot_queue.update(variant)
@@ -253,7 +257,7 @@ class Routes:
             instance = self._instances.get(key) or old_instances.get(key)
             instance = instance or self._instance(endpoint, route, instance_route, container)
             # Only slots may have changed.
-            instance.slots = max(1, instance_route.slots)
+            instance.update_slots(instance_route.slots)
             self._instances[key] = instance
             instances.append(instance)
         queue_key = (endpoint, route.name, container, is_shadow)
@@ -269,7 +273,7 @@ class Routes:
         stages = tuple(
             Stage(
                 container_route.hostname,
-                Pool(address.address, self._clock),
+                open_upstreams(address.address, self._clock),
                 container_route.multi_model,
                 self._counters.variant(
                     endpoint, route.name, container_route.hostname, is_stage=True

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from sagehen.base.clock import Clock
 from sagehen.frame.routing import Random
 from sagehen.gateway.admission.admission import Admitted
-from sagehen.gateway.admission.params import container_head
 from sagehen.gateway.client.limits import ClientLimits, Limit, LimitHits
 from sagehen.gateway.container.answer import is_not_started
 from sagehen.gateway.invocation.phases import (
@@ -29,8 +28,8 @@ from sagehen.gateway.multimodel.model_leases import ModelLeases
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.placement import Placement
 from sagehen.gateway.routing.slot_queue import SlotQueue
-from sagehen.http1.client import ClientConnection
 from sagehen.http1.fields import Headers
+from sagehen.link.upstream import INVOCATIONS, Upstream
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
@@ -141,7 +140,7 @@ class _Copy(Phased):
     """Waits for a slot and a connection like a request, and discards the answer."""
 
     _moves = COPY_MOVES
-    _upstream: ClientConnection
+    _upstream: Upstream
     """set when SENT"""
     _status = 0
     _not_started = False
@@ -178,7 +177,7 @@ class _Copy(Phased):
     # Called by the placement
 
     def placed(self, instance: RoutedInstance) -> None:
-        upstream = instance.pool.take(self)
+        upstream = instance.upstreams.take(self)
         if upstream is None:
             self._move(CONNECTING)
         else:
@@ -189,16 +188,14 @@ class _Copy(Phased):
 
     # Called by the connection pool
 
-    def connected(self, upstream: ClientConnection) -> None:
+    def connected(self, upstream: Upstream) -> None:
         if not self._was_sent:
             self._was_sent = True
             self._metrics.admit(self.admitted)
         self._metrics.send(self._placement.instance.instance_id)
         self._move(SENT)
         self._upstream = upstream
-        upstream.begin(self)
-        head = container_head(self.admitted.header_lines, None, self.size)
-        upstream.write_all([head, *self._parts])
+        upstream.send(self, INVOCATIONS, self.admitted.header_lines, list(self._parts), self.size)
 
     def refused(self) -> None:
         self._move(PLACING)
@@ -231,7 +228,7 @@ class _Copy(Phased):
 
     def answer_breaks(self) -> None:
         self._move(ANSWERED)
-        if self._upstream.unread:
+        if self._upstream.not_begun:
             self.refused()
         else:
             self._fail()
@@ -256,6 +253,6 @@ class _Copy(Phased):
         if phase is SENT:
             self._upstream.abandon()
         elif phase is CONNECTING:
-            self._placement.instance.pool.forget(self)
+            self._placement.instance.upstreams.forget(self)
         self._placement.release()
         self._shadows.remove(self)

@@ -32,10 +32,10 @@ def test_the_model_server_listens_on_a_socket_of_its_own(
     launch = Launch(adapter="xgboost")
     address = choose_address(paths, launch, PORTS)
     plan = plan_launch(paths, launch, address, PORTS, settings)
-    assert address == f"unix:{home.run}/i-1/http.sock"
+    assert address == f"link:{home.run}/i-1/http.sock"
     assert plan.command == (sys.executable, "-m", "sagehen.containers.modelserver")
     assert plan.environment["SAGEHEN_ADAPTER"] == "xgboost"
-    assert plan.environment["SAGEHEN_BIND"] == address
+    assert plan.environment["SAGEHEN_BIND"] == f"unix:{home.run}/i-1/http.sock"
     assert plan.environment["SAGEMAKER_BASE_DIR"] == f"{home.instances}/i-1/primary/ml"
     assert plan.environment["MINE"] == "1"
     assert plan.environment["PATH"].split(":")[0] == str(Path(sys.executable).parent)
@@ -138,7 +138,7 @@ def test_pip_is_used_as_the_user_does_unless_the_container_says(
     monkeypatch.setenv("PIP_INDEX_URL", "https://mine/")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     paths = ContainerPaths(home, make_spec(environment={"PIP_NO_INDEX": "0"}), 1)
-    plan = plan_launch(paths, Launch(adapter="python"), "unix:/run/i-1.sock", PORTS, settings)
+    plan = plan_launch(paths, Launch(adapter="python"), "link:/run/i-1.sock", PORTS, settings)
     assert plan.environment["PIP_INDEX_URL"] == "https://mine/"
     assert plan.environment["PIP_NO_INDEX"] == "0"
 
@@ -165,9 +165,9 @@ def test_the_user_may_change_what_is_suggested_but_not_what_must_be(
     environment = {"OMP_NUM_THREADS": "4", "SAGEMAKER_BASE_DIR": "/", "SAGEHEN_BIND": "unix:/x"}
     paths = ContainerPaths(home, make_spec(environment=environment, multi_model=True), 1)
     launch = Launch(adapter="xgboost")
-    plan = plan_launch(paths, launch, "unix:/run/i-1.sock", PORTS, settings)
+    plan = plan_launch(paths, launch, "link:/run/i-1.sock", PORTS, settings)
     assert plan.environment["OMP_NUM_THREADS"] == "4"
     assert plan.environment["HF_HOME"].endswith("/.cache/huggingface")
     assert plan.environment["SAGEMAKER_BASE_DIR"] == str(paths.base)
-    assert plan.environment["SAGEHEN_BIND"] == "unix:/run/i-1.sock"
+    assert plan.environment["SAGEHEN_BIND"] == f"unix:{paths.socket}"
     assert plan.environment["SAGEMAKER_MULTI_MODEL"] == "true"

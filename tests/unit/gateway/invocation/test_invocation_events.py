@@ -56,16 +56,11 @@ class FakeUpstream:
         self.pool = pool
         self.receiver: Any = None
         self.status = 0
-        self.unread = False
+        self.not_begun = False
 
-    def begin(self, receiver: Any) -> None:
+    def send(self, receiver: Any, *request: object) -> None:
         assert self.receiver is None
         self.receiver, self.status = receiver, 0
-
-    def write(self, data: bytes) -> None:
-        assert self.receiver is not None
-
-    write_all = write
 
     def pause(self) -> None:
         assert self.receiver is not None, "the connection may be another request's"
@@ -84,7 +79,7 @@ class FakeUpstream:
             for status, fields in ((200, []), (404, []), (500, []), (507, []), (503, NOT_STARTED)):
                 yield partial(self._answer, status, fields, 3)
             yield partial(self._answer, 200, [], KEPT_BYTES + 1)
-            yield partial(self._break, unread=True)
+            yield partial(self._break, not_begun=True)
         else:
             yield lambda: self.receiver.answer_continues(b"abc")
             yield lambda: self.receiver.answer_continues(bytes(KEPT_BYTES + 1))
@@ -100,9 +95,9 @@ class FakeUpstream:
         self.pool.idle.append(self)
         receiver.answer_ends()
 
-    def _break(self, unread: bool = False) -> None:
+    def _break(self, not_begun: bool = False) -> None:
         receiver, self.receiver = self.receiver, None
-        self.unread = unread
+        self.not_begun = not_begun
         self.pool.open.discard(self)
         receiver.answer_breaks()
 
@@ -221,7 +216,7 @@ class World:
                 for at, pool in enumerate(mine)
             )
             instance = RoutedInstance(route, self.clock, inflight, "", made if stages else ())
-            instance.pool = mine[0]
+            instance.upstreams = mine[0]
             self.instances.append(instance)
         self.queue = SlotQueue(inflight)
         route = VariantRoute(name="Main", weight=1, instances=())

@@ -42,7 +42,7 @@ def names(fake, *wanted):
 def left(house):
     """Slots, bodies, live requests and waiters that are held."""
     context, counters = house.gateway._context, house.gateway._counters._variants.values()
-    pools = [pool for one in house.gateway._routes.instances() for pool in one.pools]
+    pools = [pool for one in house.gateway._routes.instances() for pool in one.all_upstreams]
     return (
         house.outstanding(),
         context.body_memory.bytes,

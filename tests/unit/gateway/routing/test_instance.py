@@ -46,7 +46,7 @@ def test_a_retired_instance_leaves_its_column_at_once(tables):
     assert (here.is_retired, here.outstanding, there.outstanding) == (True, 1, 0)
     here.release_slot()
     assert (here.outstanding, there.outstanding) == (0, 0)
-    assert here.pool.is_done
+    assert here.upstreams.is_done
 
 
 def test_there_is_one_slot_at_least(tables):
@@ -64,5 +64,5 @@ def test_a_pipeline_has_the_pools_of_its_containers(tables):
         Stage("a", pool, False, VariantCounters(endpoint="e", variant="v")) for pool in pools
     )
     instance = routed(tables[0], stages=stages)
-    assert instance.pools == tuple(pools)
-    assert instance.pool is pools[0]
+    assert instance.all_upstreams == tuple(pools)
+    assert instance.upstreams is pools[0]

@@ -158,6 +158,7 @@ class Batcher:
             if request.abandoned:
                 request.respond(abandoned())
                 continue
+            request.mark_begun()
             batch.append(waiting)
             size += len(request.body)
             rows += waiting.count

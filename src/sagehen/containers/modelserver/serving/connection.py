@@ -26,7 +26,7 @@ from sagehen.http1.exchange import Exchange, Handler
 from sagehen.http1.fields import joined_raw_fields
 from sagehen.http1.server import ServerConnection
 
-__all__ = ["Connection", "ModelExchange"]
+__all__ = ["Connection", "ModelExchange", "answer_lines"]
 
 log = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class ModelExchange(Exchange):
         status, body, content_type, headers, closes, _, stream = answer
         if closes:
             self.keep_alive = False
-        fields = _field_lines(content_type, headers)
+        fields = answer_lines(content_type, headers)
         if stream is not None:
             self._begin_stream(status, fields, stream)
             return
@@ -287,7 +287,7 @@ class ModelExchange(Exchange):
 
 
 @lru_cache(maxsize=256)
-def _field_lines(content_type: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+def answer_lines(content_type: str, headers: tuple[tuple[str, str], ...]) -> bytes:
     fields = [("content-type", content_type)] if content_type else []
     lines = [f"{_clean(name)}: {_clean(value)}\r\n" for name, value in (*fields, *headers)]
     return "".join(lines).encode("latin-1", "replace")

@@ -48,13 +48,17 @@ class MultiModelApi:
         self._loading: dict[str, _Loading] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def slots(self) -> int:
+        """For all models; each also has its own queue."""
+        return BATCH_SLOTS
+
     def handle(self, request: ModelRequest) -> None:
         path = request.path.partition("?")[0]
         if request.method == "POST" and path.startswith("/models/") and path.endswith("/invoke"):
             self._invoke(unquote(path[8:-7]), request)
         elif path == "/ping":
-            # For all models; each also has its own queue.
-            request.respond(dying() if self._loader.stuck else healthy(BATCH_SLOTS))
+            request.respond(dying() if self._loader.stuck else healthy(self.slots))
         elif path == "/models":
             self._models_call(request)
         elif path.startswith("/models/"):
@@ -212,6 +216,11 @@ class SingleModelApi:
     def __init__(self) -> None:
         self.loaded: ServableModel | None = None
 
+    @property
+    def slots(self) -> int:
+        """0 while the model is being loaded."""
+        return 0 if self.loaded is None else self.loaded.runner.slots
+
     def handle(self, request: ModelRequest) -> None:
         path = request.path.partition("?")[0]
         method = _METHODS.get(path)
@@ -222,8 +231,8 @@ class SingleModelApi:
         elif self.loaded is None:
             request.respond(still_loading())
         elif path == "/ping":
-            runner = self.loaded.runner
-            request.respond(dying() if runner.stuck else healthy(runner.slots))
+            stuck = self.loaded.runner.stuck
+            request.respond(dying() if stuck else healthy(self.slots))
         else:
             self.loaded.runner.submit(request)
 

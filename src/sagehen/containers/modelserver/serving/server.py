@@ -71,8 +71,11 @@ class ModelServer:
         max_body_bytes: int,
         clock: Clock = SYSTEM,
         max_answer_bytes: int | None = None,
+        slots: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`slots`: requests that gateways should send at once; 0: not known."""
         self.handle = handle
+        self.slots = slots
         self.max_body_bytes = max_body_bytes
         self.max_answer_bytes = sys.maxsize if max_answer_bytes is None else max_answer_bytes
         self.clock = clock

@@ -105,6 +105,8 @@ class WorkerQueue:
         if not self.calls:
             self._watch()
         number = self._first + len(self.calls)
+        # The worker may begin a request in its queue at any time.
+        request.mark_begun()
         self.calls.append(request)
         self._worker.send(CallMessage(self._model, number, request.headers), request.body)
 

@@ -1,0 +1,491 @@
+"""A gateway's link to the model server: requests begin at once, and are answered in any order."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
+from sagehen.containers.modelserver.serving.body_budget import Reservation
+from sagehen.containers.modelserver.serving.connection import Connection, answer_lines
+from sagehen.containers.modelserver.serving.responses import (
+    answer_too_large,
+    body_too_large,
+    not_started,
+)
+from sagehen.containers.modelserver.serving.server import (
+    LARGE_BYTES,
+    RECEIVE_SECONDS,
+    ModelServer,
+)
+from sagehen.containers.modelserver.serving.streaming import AnswerStream
+from sagehen.http1.fields import ParsedLines, joined_raw_fields
+from sagehen.link.begun_marks import BegunMarker, open_begun_marker
+from sagehen.link.frames import (
+    ANSWER,
+    CANCEL,
+    DATA,
+    END,
+    HELLO,
+    INLINE_BYTES,
+    LARGE_ANSWER,
+    LARGE_REQUEST,
+    PREFACE,
+    REFUSAL,
+    REQUEST,
+    SLOTS,
+    VERSION,
+    WELCOME,
+    WINDOW,
+    Frame,
+    LinkError,
+    body_length,
+    encode_frame,
+    encode_length,
+    encode_settings,
+    read_settings,
+    window_bytes,
+)
+from sagehen.link.stream import BodyReceiver, BodySender, FrameStream
+
+__all__ = ["FirstBytes", "LinkConnection"]
+
+log = logging.getLogger(__name__)
+
+MAX_KNOWN_HEADS = 4096
+MAX_KNOWN_HEAD_BYTES = 2048
+_BODILESS = frozenset((204, 304))
+
+
+class FirstBytes(asyncio.Protocol):
+    """Tells from a connection's first bytes whether it speaks HTTP/1.1 or is a link."""
+
+    def __init__(self, server: ModelServer, marks_folder: Path | None) -> None:
+        self._server = server
+        self._marks_folder = marks_folder
+        self._received = b""
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._server.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        received = self._received = self._received + data
+        if len(received) < len(PREFACE) and PREFACE.startswith(received):
+            return
+        is_link = received.startswith(PREFACE)
+        protocol = (
+            LinkConnection(self._server, self._marks_folder)
+            if is_link
+            else Connection(self._server)
+        )
+        self._server.connections.discard(self)
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        protocol.data_received(received[len(PREFACE) :] if is_link else received)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.lost(self)
+
+    # Called by the server
+
+    def cut_off_if_overdue(self, now: float) -> None: ...
+
+    def turn_away(self) -> None: ...
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+class LinkRequest(ModelRequest):
+    """A whole request with its number."""
+
+    __slots__ = ("_connection", "number")
+
+    def __init__(
+        self,
+        connection: "LinkConnection",
+        number: int,
+        path: str,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+    ) -> None:
+        super().__init__("POST", path, headers, body, connection.answered)
+        self._connection = connection
+        self.number = number
+
+    def mark_begun(self) -> None:
+        # The number of an abandoned request may be another's by now.
+        if not self.abandoned:
+            self._connection.mark_begun(self.number)
+
+
+class _LargeRequest:
+    """A request whose body is being received."""
+
+    __slots__ = ("_size", "body", "head", "parts", "received", "receiving_since", "reservation")
+
+    def __init__(self, head: bytes, size: int, body: BodyReceiver) -> None:
+        self.head = head
+        self._size = size
+        self.body = body
+        self.parts: list[bytes] = []
+        self.received = 0
+        self.reservation: Reservation | None = None
+        self.receiving_since: float | None = None
+        """the first sweep since the last piece"""
+
+    @property
+    def waits_for_memory(self) -> bool:
+        return self.reservation is not None and not self.reservation.granted
+
+    def add(self, data: bytes, is_last: bool) -> None:
+        """Raises LinkError."""
+        self.received += len(data)
+        self.receiving_since = None
+        if self.received > self._size or (is_last and self.received < self._size):
+            raise LinkError(f"A body of {self._size} bytes was announced; {self.received} came.")
+        self.parts.append(data)
+        self.body.received(len(data))
+
+    def granted(self) -> None:
+        self.receiving_since = None
+        self.body.resume()
+
+    def drop(self) -> None:
+        self.parts.clear()
+        if self.reservation is not None:
+            self.reservation.release()
+            self.reservation = None
+
+
+class _KnownHeads(dict[bytes, tuple[str, Mapping[bytes, bytes]]]):
+    """Paths and headers by head as received; clients repeat the same few."""
+
+    def __missing__(self, head: bytes) -> tuple[str, Mapping[bytes, bytes]]:
+        path, _, lines = head.partition(b"\n")
+        read = path.decode("latin-1"), joined_raw_fields(ParsedLines()[lines])
+        if len(head) <= MAX_KNOWN_HEAD_BYTES:
+            if len(self) >= MAX_KNOWN_HEADS:
+                self.clear()
+            self[head] = read
+        return read
+
+
+class LinkConnection(FrameStream):
+    """Collects requests, and sends their answers.
+
+    Args:
+        marks_folder: where gateways put their files of marks; None for a link without.
+    """
+
+    __slots__ = (
+        "_is_closing",
+        "_known_heads",
+        "_marker",
+        "_marks_folder",
+        "_receiving",
+        "_requests",
+        "_sending",
+        "_server",
+        "_slots",
+    )
+
+    def __init__(self, server: ModelServer, marks_folder: Path | None) -> None:
+        super().__init__()
+        self._server = server
+        self._marks_folder = marks_folder
+        self._marker: BegunMarker | None = None
+        self._receiving: dict[int, _LargeRequest] = {}
+        self._requests: dict[int, LinkRequest] = {}
+        """received whole, and not answered"""
+        self._sending: dict[int, _Answering] = {}
+        """large answers"""
+        self._known_heads = _KnownHeads()
+        self._slots = 0
+        """as the gateway knows them"""
+        self._is_closing = False
+
+    # Called by the server
+
+    def cut_off_if_overdue(self, now: float) -> None:
+        for number, large in tuple(self._receiving.items()):
+            if large.waits_for_memory or large.receiving_since is None:
+                large.receiving_since = now
+            elif now - large.receiving_since > RECEIVE_SECONDS:
+                self._drop_receiving(number)
+                self.send(encode_frame(CANCEL, number))
+
+    def turn_away(self) -> None:
+        """Refuses bodies that wait for memory."""
+        for number, large in tuple(self._receiving.items()):
+            if large.waits_for_memory:
+                self._refuse(number, not_started())
+
+    def close(self) -> None:
+        """Closes after sending pending output."""
+        self._is_closing = True
+        self._close_if_sent()
+
+    def _close_if_sent(self) -> None:
+        if self._is_closing and not self._sending:
+            self.flush()
+            self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    # Called by asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._server.connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for large in self._receiving.values():
+            large.drop()
+        self._receiving.clear()
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            self._server.abandon(request)
+        answers, self._sending = self._sending, {}
+        for answer in answers.values():
+            answer.abandon()
+        if self._marker is not None:
+            self._marker.close()
+            self._marker = None
+        self._server.lost(self)
+
+    # Receiving
+
+    def handle_frames(self, frames: list[Frame]) -> None:
+        server, requests, heads = self._server, self._requests, self._known_heads
+        for kind, flags, number, _, head, body in frames:
+            if kind == REQUEST:
+                if number in requests:
+                    raise LinkError(f"The number {number} is in use.")
+                path, headers = heads[head]
+                request = requests[number] = LinkRequest(self, number, path, headers, body)
+                server.begin(request)
+            elif kind == CANCEL:
+                self._cancel(number)
+            elif kind == DATA:
+                self._receive(number, body, bool(flags & END))
+            elif kind == LARGE_REQUEST:
+                self._begin_large(number, head, body_length(body))
+            elif kind == WINDOW:
+                if (answer := self._sending.get(number)) is not None:
+                    answer.sender.allow(window_bytes(body))
+            elif kind == HELLO:
+                self._welcome(body)
+            elif kind == REFUSAL:
+                raise LinkError(f"The gateway ended the link: {body.decode('utf-8', 'replace')}")
+            else:
+                raise LinkError(f"A gateway must not send frames of kind {kind}.")
+
+    def _welcome(self, body: bytes) -> None:
+        """Raises LinkError."""
+        settings = read_settings(body)
+        versions, marks = settings.get("versions"), settings.get("begun")
+        if not isinstance(versions, list) or VERSION not in versions:
+            raise LinkError(
+                f"The gateway speaks the versions {versions} of the link, and this container "
+                f"{VERSION}: run the same version of Sagehen on both sides."
+            )
+        if isinstance(marks, str) and self._marks_folder is not None and self._marker is None:
+            with suppress(OSError):
+                self._marker = open_begun_marker(self._marks_folder, marks)
+        has_marks = self._marker is not None
+        self.send(encode_settings(WELCOME, {"version": VERSION, "marks": has_marks}))
+
+    def mark_begun(self, number: int) -> None:
+        if self._marker is not None:
+            self._marker.mark(number)
+
+    def _begin_large(self, number: int, head: bytes, size: int | None) -> None:
+        """Raises LinkError."""
+        if number in self._requests or number in self._receiving:
+            raise LinkError(f"The number {number} is in use.")
+        if size is None:
+            raise LinkError("The length of a large request is missing.")
+        if size > self._server.max_body_bytes:
+            self._send_answer(number, body_too_large(self._server.max_body_bytes))
+            return
+        body = BodyReceiver(self, number)
+        large = self._receiving[number] = _LargeRequest(head, size, body)
+        if size <= LARGE_BYTES:
+            return
+        large.reservation = self._server.body_budget.reserve(size, large.granted)
+        if large.waits_for_memory:
+            body.pause()
+            if self._server.draining:
+                self._refuse(number, not_started())
+
+    def _receive(self, number: int, data: bytes, is_last: bool) -> None:
+        """Raises LinkError."""
+        large = self._receiving.get(number)
+        if large is None:
+            return  # refused, and the gateway did not know yet
+        large.add(data, is_last)
+        if not is_last:
+            return
+        del self._receiving[number]
+        path, headers = self._known_heads[large.head]
+        request = LinkRequest(self, number, path, headers, b"".join(large.parts))
+        request.reservation, large.reservation = large.reservation, None
+        self._requests[number] = request
+        self._server.begin(request)
+
+    def _refuse(self, number: int, answer: ModelAnswer) -> None:
+        self._drop_receiving(number)
+        self._send_answer(number, answer)
+
+    def _drop_receiving(self, number: int) -> None:
+        self._receiving.pop(number).drop()
+
+    def _cancel(self, number: int) -> None:
+        if (request := self._requests.pop(number, None)) is not None:
+            self._server.abandon(request)
+        elif (answer := self._sending.pop(number, None)) is not None:
+            answer.abandon()
+            self._close_if_sent()
+        elif number in self._receiving:
+            self._drop_receiving(number)
+
+    # Answering
+
+    def before_flush(self) -> None:
+        slots = self._server.slots()
+        if slots != self._slots:
+            self._slots = slots
+            self._outgoing.append(encode_frame(SLOTS, slots))
+
+    def answered(self, request: ModelRequest) -> None:
+        assert isinstance(request, LinkRequest)
+        answer = request.answer
+        assert answer is not None
+        stream = answer.stream
+        if stream is None or request.abandoned:
+            self._server.end(request)
+        if request.abandoned:
+            if stream is not None:
+                stream.abandon()
+            return
+        del self._requests[request.number]
+        if stream is None:
+            self._send_answer(request.number, answer)
+        else:
+            answering = _Streaming(self, self._server, request, stream)
+            self._sending[request.number] = answering
+            lines = answer_lines(answer.content_type, answer.headers)
+            self.send(encode_frame(LARGE_ANSWER, request.number, lines, status=answer.status))
+            answering.begin()
+
+    def _send_answer(self, number: int, answer: ModelAnswer) -> None:
+        most = self._server.max_answer_bytes
+        if len(answer.body) > most:
+            answer = answer_too_large(len(answer.body), most)
+        body = b"" if answer.status in _BODILESS else answer.body
+        lines = answer_lines(answer.content_type, answer.headers)
+        if len(body) <= INLINE_BYTES:
+            self.send(encode_frame(ANSWER, number, lines, body, answer.status))
+            return
+        length = encode_length(len(body))
+        self.send(encode_frame(LARGE_ANSWER, number, lines, length, answer.status))
+        answering = self._sending[number] = _Answering(self, number)
+        answering.sender.add(body)
+        answering.sender.end()
+        self.sent(number, answering)
+
+    def sent(self, number: int, answering: "_Answering") -> None:
+        """Forgets a large answer that is sent."""
+        if answering.sender.is_done:
+            self._sending.pop(number, None)
+            self._close_if_sent()
+
+    def broke_off(self, number: int) -> None:
+        """Tells the gateway that an answer will not be completed."""
+        self._sending.pop(number, None)
+        self.send(encode_frame(CANCEL, number))
+        self._close_if_sent()
+
+
+class _Answering:
+    """A large answer that is being sent."""
+
+    def __init__(self, connection: LinkConnection, number: int) -> None:
+        self._connection = connection
+        self._number = number
+        self.sender = BodySender(connection, number, self.drained)
+
+    def drained(self) -> None:
+        self._connection.sent(self._number, self)
+
+    def abandon(self) -> None:
+        self.sender.stop()
+
+
+class _Streaming(_Answering):
+    """An answer that a worker is still making."""
+
+    def __init__(
+        self,
+        connection: LinkConnection,
+        server: ModelServer,
+        request: LinkRequest,
+        stream: AnswerStream,
+    ) -> None:
+        super().__init__(connection, request.number)
+        self._server = server
+        self._request = request
+        self._stream = stream
+        self._bytes = 0
+        self._is_over = False
+        """the worker has made all of it"""
+
+    def begin(self) -> None:
+        self._stream.on_change = self.drained
+        self.drained()
+
+    def drained(self) -> None:
+        stream, sender = self._stream, self.sender
+        if self._is_over:
+            self._connection.sent(self._number, self)
+            return
+        while not sender.is_full and (piece := stream.take()) is not None:
+            self._bytes += len(piece)
+            if self._bytes > self._server.max_answer_bytes:
+                answer = answer_too_large(self._bytes, self._server.max_answer_bytes)
+                log.error("%s", answer.body)
+                stream.abandon()
+                self._end(whole=False)
+                return
+            sender.add(piece)
+        if stream.over:
+            self._end(stream.whole)
+
+    def abandon(self) -> None:
+        """The gateway does not want the rest."""
+        super().abandon()
+        if self._is_over:
+            return
+        self._server.abandon(self._request)
+        self._stream.abandon()
+        self._server.end(self._request)
+
+    def _end(self, whole: bool) -> None:
+        self._is_over = True
+        self._stream.on_change = None
+        self._server.end(self._request)
+        if whole:
+            self.sender.end()
+            self._connection.sent(self._number, self)
+        else:
+            self.sender.stop()
+            self._connection.broke_off(self._number)

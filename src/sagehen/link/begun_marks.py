@@ -1,0 +1,100 @@
+"""Which requests of a link a container has begun: a file that outlives the container.
+
+When a container is killed, its gateway reads there which requests may go to another instance.
+Frames could not say it: one for each request would have to leave before the model is called.
+
+The container maps the file. The gateway only reads it: code of a model could cut the file short,
+and a process that touches such a mapping is killed.
+"""
+
+import mmap
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["INDEX_BITS", "MAX_INDEX", "BegunMarker", "BegunMarks", "open_begun_marker"]
+
+INDEX_BITS = 16
+"""A number's lower bits are the request's index among those in flight, the upper its generation."""
+MAX_INDEX = (1 << INDEX_BITS) - 1
+_FILE_BYTES = 2 << INDEX_BITS
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")
+
+
+class BegunMarker:
+    """Marks requests, for the container."""
+
+    __slots__ = ("_generations", "_page")
+
+    def __init__(self, page: mmap.mmap) -> None:
+        self._page = page
+        self._generations = memoryview(page).cast("H")
+        """of the last request begun, by index"""
+
+    def mark(self, number: int) -> None:
+        self._generations[number & MAX_INDEX] = number >> INDEX_BITS
+
+    def close(self) -> None:
+        self._generations.release()
+        self._page.close()
+
+
+class BegunMarks:
+    """A link's file, for the gateway. Raises OSError if the file cannot be created."""
+
+    def __init__(self, path: Path) -> None:
+        self._path: Path | None = path
+        self.name = path.name
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        # Sparse: a link with few requests at once touches one page.
+        os.ftruncate(self._descriptor, _FILE_BYTES)
+
+    def unlink(self) -> None:
+        """Removes the name, which is no longer needed once the container has opened the file."""
+        path, self._path = self._path, None
+        if path is not None:
+            with suppress(OSError):
+                path.unlink()
+
+    def read(self) -> "BegunRequests":
+        """Call after the container is gone."""
+        try:
+            return BegunRequests(os.pread(self._descriptor, _FILE_BYTES, 0))
+        except OSError:
+            return BegunRequests(b"")
+
+    def close(self) -> None:
+        self.unlink()
+        os.close(self._descriptor)
+
+
+class BegunRequests:
+    """The marks of a link that has ended."""
+
+    def __init__(self, generations: bytes) -> None:
+        self._generations = memoryview(generations).cast("H") if generations else None
+        self._is_whole = len(generations) == _FILE_BYTES
+
+    def __contains__(self, number: int) -> bool:
+        """True also where the marks cannot be trusted: a begun request must not be sent again."""
+        if self._generations is None or not self._is_whole:
+            return True
+        return self._generations[number & MAX_INDEX] == number >> INDEX_BITS
+
+
+def open_begun_marker(folder: Path, name: str) -> BegunMarker:
+    """Opens the gateway's file `name` in `folder`.
+
+    Raises:
+        OSError: the file is not there, or is none of marks.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise OSError(f"{name!r} is not the name of a file of marks")
+    descriptor = os.open(folder / name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(descriptor).st_size != _FILE_BYTES:
+            raise OSError(f"{name!r} has not the size of a file of marks")
+        return BegunMarker(mmap.mmap(descriptor, _FILE_BYTES))
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,86 @@
+"""How a container is reached: over a link, or over HTTP/1.1 if the container is not ours."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from sagehen.base.clock import Clock
+from sagehen.http1.client import Receiver
+from sagehen.http1.pool import Pool
+from sagehen.link.client import LinkClient
+
+__all__ = [
+    "INVOCATIONS",
+    "Upstream",
+    "UpstreamWaiter",
+    "Upstreams",
+    "invoke_path",
+    "open_upstreams",
+]
+
+INVOCATIONS = b"/invocations"
+
+
+class Upstream(Protocol):
+    """Carries one request to a container, and its answer back."""
+
+    not_begun: bool
+    """lost, and the container provably did not begin the request"""
+
+    def send(
+        self, receiver: Receiver, path: bytes, header_lines: bytes, body: list[bytes], size: int
+    ) -> None:
+        """POSTs a whole `body` of `size` bytes."""
+
+    def pause(self) -> None:
+        """Stops the answer after what is on its way."""
+
+    def resume(self) -> None: ...
+
+    def abandon(self) -> None:
+        """Nobody wants the answer any more."""
+
+
+class UpstreamWaiter(Protocol):
+    """A request that waits for an upstream."""
+
+    def connected(self, upstream: Upstream) -> None: ...
+
+    def refused(self) -> None:
+        """Nothing was sent."""
+
+
+class Upstreams(Protocol):
+    """The connections to one container."""
+
+    def take(self, waiter: UpstreamWaiter) -> Upstream | None:
+        """Returns None if `waiter` will be called."""
+
+    def forget(self, waiter: UpstreamWaiter) -> None: ...
+
+    def close_idle(self, now: float) -> None:
+        """`now`: monotonic seconds."""
+
+    def close(self) -> None:
+        """Closes idle connections now, and others when they become idle."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether they are closed, and the last one is gone."""
+
+    def abort(self) -> None: ...
+
+
+def open_upstreams(
+    address: str, clock: Clock, slots_changed: Callable[[int], None] = lambda _: None
+) -> Upstreams:
+    """Args:
+    address: `link:/path`, or as of `Pool`.
+    slots_changed: called with the requests that the container takes at once, if it says so.
+    """
+    kind, _, path = address.partition(":")
+    return LinkClient(path, clock, slots_changed) if kind == "link" else Pool(address, clock)
+
+
+def invoke_path(model_name: str | None) -> bytes:
+    """`model_name`: in a container of many models."""
+    return INVOCATIONS if model_name is None else b"/models/%b/invoke" % model_name.encode()
