@@ -102,9 +102,7 @@ def refused():
         upstream.write(b"PUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
         theirs.setblocking(False)
         head = await loop.sock_recv(theirs, 20)
-        assert head == b"PUT / HTTP/1.1\r\nCont", (
-            "The rest stays not_begun, as an not_begun body does."
-        )
+        assert head == b"PUT / HTTP/1.1\r\nCont", "The rest stays unread, as an unread body does."
         theirs.sendall(answer)
         theirs.close()
         upstream.write(b"too late!")
