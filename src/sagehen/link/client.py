@@ -60,7 +60,16 @@ class LinkWaiter(Protocol):
 class LinkCall:
     """One request: `send`, then the receiver's calls until the last one or `abandon`."""
 
-    __slots__ = ("_answer_body", "_number", "_receiver", "_request_body", "_stream", "not_begun")
+    __slots__ = (
+        "_answer_body",
+        "_number",
+        "_receiver",
+        "_request_body",
+        "_stream",
+        "_unsent",
+        "fault",
+        "not_begun",
+    )
 
     def __init__(self, stream: "ClientStream", number: int) -> None:
         self._stream = stream
@@ -72,6 +81,10 @@ class LinkCall:
         """of a large answer"""
         self.not_begun = False
         """lost before the container began it"""
+        self.fault: str | None = None
+        """why the answer could not be read"""
+        self._unsent = 0
+        """bytes of a large request that are not added"""
 
     def send(
         self, receiver: Receiver, path: bytes, header_lines: bytes, body: list[bytes], size: int
@@ -86,24 +99,22 @@ class LinkCall:
                 stream.send(encode_frame(REQUEST, number, head, whole))
                 return
         stream.send(encode_frame(LARGE_REQUEST, number, head, encode_length(size)))
-        self._request_body = sender = BodySender(stream, number, self._drained)
+        self._request_body = BodySender(stream, number, self._drained)
+        self._unsent = size
         for piece in body:
-            sender.add(piece)
-        if sum(map(len, body)) == size:
-            sender.end()
+            self.write(piece)
 
     def write(self, piece: bytes) -> None:
-        """Sends more of a large body; pause while `is_full`."""
-        if self._request_body is not None:
-            self._request_body.add(piece)
-
-    def end_body(self) -> None:
-        if self._request_body is not None:
-            self._request_body.end()
-
-    @property
-    def is_full(self) -> bool:
-        return self._request_body is not None and self._request_body.is_full
+        """Sends more of a body; the receiver is told to pause when too much waits."""
+        sender = self._request_body
+        if sender is None:
+            return
+        self._unsent -= len(piece)
+        sender.add(piece)
+        if not self._unsent:
+            sender.end()
+        elif sender.is_full and self._receiver is not None:
+            self._receiver.upstream_full()
 
     def pause(self) -> None:
         if self._answer_body is not None:
