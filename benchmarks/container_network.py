@@ -126,7 +126,7 @@ def helper_bytes(running: Server) -> list[int]:
     """The private memory of the programs that serve the container's network."""
     found = []
     for process in psutil.Process(running.pid).children(recursive=True):
-        if any(part.endswith(("hand_over.py", "relay.py")) for part in process.cmdline()):
+        if process.name() in ("hand_over", "relay"):
             found.append(int(process.memory_full_info().uss))
     return found
 
