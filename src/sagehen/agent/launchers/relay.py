@@ -59,7 +59,10 @@ class _End:
 
     def receive(self) -> None:
         """Raises OSError."""
-        data = self.connection.recv(_CHUNK)
+        try:
+            data = self.connection.recv(_CHUNK)
+        except BlockingIOError:
+            return  # it is ready to be written to
         self.has_ended = not data
         self.other.unsent = data
         self.other.send()
@@ -103,16 +106,19 @@ class _Relay:
     def run(self) -> None:
         while True:
             self._listen_if_free()
-            ready = [descriptor for descriptor, _ in self._poll.poll(self._patience())]
-            for descriptor in ready:
-                if descriptor in self._ends:
-                    self._move(self._ends[descriptor])
-                elif descriptor in self._queries:
-                    self._answer(descriptor)
-            # Last: new connections may have the numbers of those that have just ended.
-            for descriptor in self._listening.intersection(ready):
-                self._take(*self._listeners[descriptor])
-            self._drop_late_queries()
+            self.turn(self._patience())
+
+    def turn(self, seconds: float | None) -> None:
+        ready = [descriptor for descriptor, _ in self._poll.poll(seconds)]
+        for descriptor in ready:
+            if descriptor in self._ends:
+                self._move(self._ends[descriptor])
+            elif descriptor in self._queries:
+                self._answer(descriptor)
+        # Last: new connections may have the numbers of those that have just ended.
+        for descriptor in self._listening.intersection(ready):
+            self._take(*self._listeners[descriptor])
+        self._drop_late_queries()
 
     def _listen_if_free(self) -> None:
         is_free = time.monotonic() >= self._full_until
@@ -172,8 +178,6 @@ class _Relay:
                 end.receive()
             if end.unsent:
                 end.send()
-        except BlockingIOError:
-            pass
         except OSError:
             self._end(end)
             return
