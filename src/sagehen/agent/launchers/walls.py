@@ -20,8 +20,17 @@ __all__ = ["NO_WALLS", "OPT_ML", "Wall", "Walls", "unseen_file", "unwanted_walls
 OPT_ML = Path("/opt/ml")
 ETC = Path("/etc")
 SHARED_MEMORY = Path("/dev/shm")
-PRIVATE_FOLDERS = {"/tmp": ("tmp", 0o1777), "/var/tmp": ("var-tmp", 0o1777), "/run": ("run", 0o755)}
-"""names below the container's folder, and modes"""
+PRIVATE_FOLDERS: dict[str, tuple[str, int | None]] = {
+    "/tmp": ("tmp", 0o1777),
+    "/var/tmp": ("var-tmp", 0o1777),
+    "/run": ("run", 0o755),
+    "/run/lock": ("run/lock", 0o1777),
+    "/var/log": ("var-log", None),
+    "/var/cache/nginx": ("var-cache-nginx", None),
+    "/var/lib/nginx": ("var-lib-nginx", None),
+}
+"""names below the container's folder, and modes; None: those of the machine's folder, if there is
+one, with the empty folders in it, as servers do not make theirs"""
 
 
 class Wall(StrEnum):
@@ -58,9 +67,10 @@ def view_options(plan: LaunchPlan, walls: Walls) -> Iterator[str]:
         yield f"cover={view.hidden[0].parent}//{'/'.join(path.name for path in view.hidden)}"
     if plan.own_folder is not None:
         for folder, (name, mode) in PRIVATE_FOLDERS.items():
-            if Path(folder) in view.shown:
+            if Path(folder) in view.shown or (mode is None and not os.path.isdir(folder)):
                 continue
-            yield f"private={folder}//{plan.own_folder / name}//{mode:o}"
+            octal = "" if mode is None else f"{mode:o}"
+            yield f"private={folder}//{plan.own_folder / name}//{octal}"
         yield f"shown={plan.own_folder}"
         if SHARED_MEMORY not in view.shown:
             memory = plan.limits.memory_bytes

@@ -16,6 +16,7 @@ import pytest
 
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.limits import Limits
+from sagehen.agent.launchers import walls
 from sagehen.agent.launchers.launcher import LaunchPlan, View
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
@@ -60,6 +61,30 @@ async def test_two_containers_may_write_the_same_paths(tmp_path: Path) -> None:
     assert said == [["one", "one"], ["two", "two"]]
     assert "model.txt" not in os.listdir("/tmp")
     assert (tmp_path / "one" / "tmp" / "model.txt").read_text() == "one\n"
+
+
+@may_mount
+async def test_logs_are_its_own_in_the_folders_that_the_machine_has(tmp_path: Path) -> None:
+    """Entry points of images link /var/log/nginx/access.log to /dev/stdout, as root everyone's."""
+    script = "touch /var/log/$0.log /run/lock/$0; cd /var/log; find . -type f; find . -type d"
+    plans = [plan(tmp_path, "sh", "-c", script, name, name=name) for name in ("one", "two")]
+    folders = [
+        f"./{entry.name}" for entry in os.scandir("/var/log") if entry.is_dir(follow_symlinks=False)
+    ]
+    for (file, *found), name in zip(
+        await asyncio.gather(*map(say, plans)), ("one", "two"), strict=True
+    ):
+        assert file == f"./{name}.log"
+        assert sorted(found) == sorted([".", *folders])
+    assert not {"one.log", "two.log"} & set(os.listdir("/var/log"))
+
+
+def test_folders_that_the_machine_lacks_are_not_made(tmp_path: Path, monkeypatch) -> None:
+    folders = {"/var/log": ("var-log", None), str(tmp_path / "not-there"): ("not-there", None)}
+    monkeypatch.setattr(walls, "PRIVATE_FOLDERS", folders)
+    options = list(view_options(plan(tmp_path, "true"), ALL))
+    own = tmp_path / "primary" / "var-log"
+    assert [one for one in options if one.startswith("private=")] == [f"private=/var/log//{own}//"]
 
 
 @may_mount
