@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sagehen.agent.launchers import become_container
@@ -17,7 +18,7 @@ from sagehen.agent.launchers.helper_process import read_report
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.own_network import RelayControl, network_option
-from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_options
+from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_environment, view_options
 
 __all__ = ["MainProcess", "StepError", "kill_group", "read_report", "spawn", "watch_end"]
 
@@ -154,6 +155,7 @@ async def spawn(
     """
     options = [f"cgroup={procs}"] if procs else []
     options += view_options(plan, walls)
+    plan = replace(plan, environment=view_environment(plan, walls))
     network = network_option(plan.network, control)
     options += [f"network={network}"] if network is not None else []
     with orphans.starting():

@@ -15,10 +15,20 @@ from sagehen.agent.launchers.launcher import LaunchPlan
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["NO_WALLS", "OPT_ML", "Wall", "Walls", "unseen_file", "unwanted_walls", "view_options"]
+__all__ = [
+    "NO_WALLS",
+    "OPT_ML",
+    "Wall",
+    "Walls",
+    "unseen_file",
+    "unwanted_walls",
+    "view_environment",
+    "view_options",
+]
 
 OPT_ML = Path("/opt/ml")
 ETC = Path("/etc")
+TMP = Path("/tmp")
 SHARED_MEMORY = Path("/dev/shm")
 PRIVATE_FOLDERS: dict[str, tuple[str, int | None]] = {
     "/tmp": ("tmp", 0o1777),
@@ -83,6 +93,16 @@ def view_options(plan: LaunchPlan, walls: Walls) -> Iterator[str]:
         yield f"overlay={ETC}"
     if Wall.PROCESSES in walls:
         yield "processes=own"
+
+
+def view_environment(plan: LaunchPlan, walls: Walls) -> dict[str, str]:
+    """The plan's variables by the container's paths: paths of Unix sockets may have 107 bytes."""
+    is_seen = Wall.FILES in walls and plan.base is not None and TMP not in plan.view.shown
+    if is_seen and plan.own_folder is not None:
+        own_tmp = str(plan.own_folder / PRIVATE_FOLDERS[str(TMP)][0])
+        if plan.environment.get("TMPDIR") == own_tmp:
+            return plan.environment | {"TMPDIR": str(TMP)}
+    return plan.environment
 
 
 def unseen_file(plan: LaunchPlan) -> Path | None:

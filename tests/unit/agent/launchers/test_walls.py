@@ -20,7 +20,13 @@ from sagehen.agent.launchers import walls
 from sagehen.agent.launchers.launcher import LaunchPlan, View
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
-from sagehen.agent.launchers.walls import Wall, unseen_file, view_options
+from sagehen.agent.launchers.walls import (
+    NO_WALLS,
+    Wall,
+    unseen_file,
+    view_environment,
+    view_options,
+)
 from support.mounts import may_mount
 
 ALL = frozenset(Wall)
@@ -279,6 +285,29 @@ async def test_while_one_starts_no_child_is_taken_for_an_orphan(monkeypatch) -> 
     assert psutil.Process(child.pid).is_running()
     child.kill()
     await child.wait()
+
+
+@may_mount
+async def test_unix_sockets_fit_into_its_folder_for_temporary_files(tmp_path: Path) -> None:
+    """PyTriton and multiprocessing make sockets there; a home's path may be long."""
+    given = plan(tmp_path / ("long" * 20), "sh", "-c", "touch $TMPDIR/made; echo $TMPDIR")
+    assert given.own_folder is not None
+    own = given.own_folder / "tmp"
+    environment = given.environment | {"TMPDIR": str(own)}
+    assert await say(replace(given, environment=environment)) == ["/tmp"]
+    assert (own / "made").exists()
+    chosen = given.environment | {"TMPDIR": "/var/tmp"}
+    assert await say(replace(given, environment=chosen)) == ["/var/tmp"]
+
+
+def test_temporary_files_stay_in_its_folder_if_it_has_no_tmp_of_its_own(tmp_path: Path) -> None:
+    given = plan(tmp_path, "true")
+    assert given.own_folder is not None
+    given = replace(given, environment={"TMPDIR": str(given.own_folder / "tmp")})
+    shown = replace(given, view=View(shown=(Path("/tmp"),)))
+    for one, up in ((given, NO_WALLS), (shown, ALL)):
+        assert view_environment(one, up) == given.environment
+    assert view_environment(given, ALL) == {"TMPDIR": "/tmp"}
 
 
 def test_without_the_wall_of_files_no_other_stands(tmp_path: Path) -> None:
