@@ -116,7 +116,11 @@ def _mlflow_recipe(name: str, program: str, missing: Callable[[], str]) -> Recip
             {"dataframe_split": {"columns": ["text"], "data": [[text]]}}
         ).encode(),
         text=lambda body: str(json.loads(body)["predictions"][0]),
-        environment={"MLFLOW_DEPLOYMENT_FLAVOR_NAME": "python_function"},
+        environment={
+            "MLFLOW_DEPLOYMENT_FLAVOR_NAME": "python_function",
+            # Installs nothing at each start, as in an image of `mlflow models build-docker`.
+            "MLFLOW_DISABLE_ENV_CREATION": "true",
+        },
     )
 
 
