@@ -83,7 +83,7 @@ def measure(recipe: Recipe, scenarios: Sequence[str]) -> Row:
     """Each recipe has a server of its own, so that none spoils the others."""
     row = Row([recipe.name], False, [])
     with server_maker() as make:
-        server = make(images=json.dumps({recipe.name: recipe.command}))
+        server = make(gates=False, images=json.dumps({recipe.name: recipe.command}))
         row.missing_walls.extend(missing_walls(server))
         for scenario in scenarios:
             bench = Bench(Deployer(server), recipe)

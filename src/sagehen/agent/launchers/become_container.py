@@ -12,7 +12,8 @@ C modules: `os`, `signal`, `ctypes` and `contextlib` would double its start time
     hosts=FILE                  seen at /etc/hosts
     cover=FOLDER//NAME/NAME…    a folder without these entries, read-only
     overlay=FOLDER              a folder whose changes stay in the container
-    private=FOLDER//SOURCE//MODE  the container's own SOURCE, made if missing, seen at FOLDER
+    private=FOLDER//SOURCE//MODE  the container's own SOURCE, made if missing, seen at FOLDER;
+                                no MODE: with the modes and empty folders of FOLDER
     memory=FOLDER//BYTES        a folder in memory
     empty=FOLDER                an empty folder
     shown=PATH                  visible though it lies in one of these folders

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sagehen.agent.launchers import become_container
@@ -18,7 +19,7 @@ from sagehen.agent.launchers.helper_process import read_report
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.own_network import network_options
-from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_options
+from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_environment, view_options
 
 __all__ = ["MainProcess", "StepError", "kill_group", "read_report", "spawn", "watch_end"]
 
@@ -163,6 +164,7 @@ async def spawn(
     options = [f"cgroup={procs}"] if procs else []
     options += view_options(plan, walls)
     options += network_options(plan.network, handoff)
+    plan = replace(plan, environment=view_environment(plan, walls))
     with orphans.starting():
         report, report_end = os.pipe2(os.O_CLOEXEC)
         passed = [report_end] if handoff is None else [report_end, handoff.fileno()]
