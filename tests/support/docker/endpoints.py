@@ -1,5 +1,6 @@
 """Endpoints that run images."""
 
+from pathlib import Path
 from typing import Any
 
 from support.deploy import ROLE, Deployer, pack
@@ -19,6 +20,13 @@ class ImageEndpoints:
     def container(self, image: str, factor: float = 2.0, **members: Any) -> dict[str, Any]:
         key = f"factor-{factor}.tar.gz"
         self.deploy.s3.put_object(Bucket="models", Key=key, Body=pack({"factor": str(factor)}))
+        return {"Image": image, "ModelDataUrl": f"s3://models/{key}", **members}
+
+    def scripted(self, image: str, script: Path, **members: Any) -> dict[str, Any]:
+        """A container whose model is code: its `run` gets the JSON objects that are sent."""
+        key = f"{script.stem}.tar.gz"
+        body = pack({"script.py": script.read_text(), "factor": "1"})
+        self.deploy.s3.put_object(Bucket="models", Key=key, Body=body)
         return {"Image": image, "ModelDataUrl": f"s3://models/{key}", **members}
 
     def create(self, name: str, *containers: dict[str, Any], **config: Any) -> dict[str, Any]:
