@@ -124,6 +124,9 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
         _die_with(agent_pid, proc)
         if "processes" in options:
             files.mount_proc()
+        if "cover" in options:
+            step = "files"
+            files.protect_kernel()
         step = ""
         _prepare(confined="cover" in options)
         _execute(command)
