@@ -69,6 +69,8 @@ _OWN_NETWORK = "/proc/self/ns/net"
 _CLONE_CALLS = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120, "armv7l": 120}
 _MAX_DESCRIPTORS = 2**20
 """the kernel's own bound of the limit, unless changed"""
+_PARENT, _ARGUMENTS_START, _ARGUMENTS_END = 1, 45, 46
+"""indices in /proc/PID/stat, after the name"""
 _MOUNT_MASK = 0o022
 """for folders made to mount on"""
 _DEFAULT_PATH = b"/bin:/usr/bin"
@@ -184,6 +186,7 @@ def _start_helper(name: str, descriptor: int, agent_pid: int, proc: int, report:
         return
     try:
         _die_with(agent_pid, proc)
+        _set_title(f"sagehen {name}", proc)
         # The container must not trace a process that has rights in its namespaces.
         files.PRCTL(_PR_SET_DUMPABLE, 0, 0, 0, 0)
         files.PRCTL(_PR_SET_NAME, name.encode(), 0, 0, 0)
@@ -271,11 +274,25 @@ def _be_init(agent_pid: int, proc: int) -> None:
 def _die_with(agent_pid: int, proc: int) -> None:
     """`proc` is the machine's /proc, which counts processes as the agent does."""
     files.PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
-    stat = posix.open("self/stat", posix.O_RDONLY, dir_fd=proc)
-    parent = int(posix.read(stat, 4096).rpartition(b")")[2].split()[1])
-    posix.close(stat)
-    if parent != agent_pid:
+    if int(_read_stat(proc)[_PARENT]) != agent_pid:
         posix._exit(127)  # the agent has died: no signal would come
+
+
+def _read_stat(proc: int) -> list[bytes]:
+    """The fields after the name."""
+    stat = posix.open("self/stat", posix.O_RDONLY, dir_fd=proc)
+    fields = posix.read(stat, 4096).rpartition(b")")[2].split()
+    posix.close(stat)
+    return fields
+
+
+def _set_title(title: str, proc: int) -> None:
+    """Else this process would be listed with the container's command."""
+    fields = _read_stat(proc)
+    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_END])
+    if start:
+        words = files.encode(title)[: end - start - 1].ljust(end - start, b"\0")
+        files.COPY(files.UnsignedLong(start), words, files.UnsignedLong(end - start))
 
 
 def _prepare(*, confined: bool) -> None:

@@ -67,7 +67,7 @@ _LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
 PRCTL, UNSHARE, SETNS, _MOUNT = (
     IntFunction(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "setns", "mount")
 )
-SYSCALL = LongFunction(_ctypes.dlsym(_LIBC, "syscall"))
+SYSCALL, COPY = (LongFunction(_ctypes.dlsym(_LIBC, name)) for name in ("syscall", "memcpy"))
 
 
 def leave_namespaces(flags: int) -> None:
