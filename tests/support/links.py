@@ -119,6 +119,7 @@ class Pipe(asyncio.Transport):
             return
         self._is_lost = self._is_closing = True
         self.protocol.connection_lost(None)
+        self.protocol = None  # as real transports do
         if self.peer is not None:
             self.peer.close()
 

@@ -471,6 +471,8 @@ class LinkClient:
         return bool(self._waiting)
 
     def call_ended(self, stream: ClientStream) -> None:
+        if self._stream is not stream:
+            return  # the handshake is not over
         while self._waiting and stream.is_open:
             call = stream.new_call()
             if call is None:
@@ -480,7 +482,7 @@ class LinkClient:
             except Exception:
                 log.exception("A request could not be sent.")
                 call.abandon()
-        if self._closed and not stream.calls and self._stream is stream:
+        if self._closed and not stream.calls:
             stream.close()
 
     def stream_lost(self, stream: ClientStream) -> None:
