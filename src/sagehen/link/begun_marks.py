@@ -46,6 +46,8 @@ class BegunMarks:
     def __init__(self, path: Path) -> None:
         self._path: Path | None = path
         self.name = path.name
+        # A file of that name was left by a killed gateway which had the same PID.
+        path.unlink(missing_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         # Sparse: a link with few requests at once touches one page.
         os.ftruncate(self._descriptor, _FILE_BYTES)
@@ -65,20 +67,24 @@ class BegunMarks:
             return BegunRequests(b"")
 
     def close(self) -> None:
+        """Repeated calls do nothing."""
         self.unlink()
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 class BegunRequests:
     """The marks of a link that has ended."""
 
     def __init__(self, generations: bytes) -> None:
-        self._generations = memoryview(generations).cast("H") if generations else None
-        self._is_whole = len(generations) == _FILE_BYTES
+        # Code of the model may have cut the file.
+        is_whole = len(generations) == _FILE_BYTES
+        self._generations = memoryview(generations).cast("H") if is_whole else None
 
     def __contains__(self, number: int) -> bool:
         """True also where the marks cannot be trusted: a begun request must not be sent again."""
-        if self._generations is None or not self._is_whole:
+        if self._generations is None:
             return True
         return self._generations[number & MAX_INDEX] == number >> INDEX_BITS
 

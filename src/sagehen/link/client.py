@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections import deque
 from collections.abc import Callable
 from itertools import count
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from sagehen.base.clock import Clock
 from sagehen.http1.client import Receiver
-from sagehen.http1.fields import ParsedLines
+from sagehen.http1.fields import Headers, ParsedLines
 from sagehen.http1.pool import CONNECT_TIMEOUT_SECONDS, connect_to_unix_socket
 from sagehen.link.begun_marks import INDEX_BITS, MAX_INDEX, BegunMarks
 from sagehen.link.frames import (
@@ -36,6 +37,7 @@ from sagehen.link.frames import (
     encode_frame,
     encode_length,
     encode_settings,
+    read_reason,
     read_settings,
     window_bytes,
 )
@@ -46,6 +48,24 @@ __all__ = ["LinkCall", "LinkClient", "LinkWaiter"]
 log = logging.getLogger(__name__)
 
 MAX_GENERATION = (1 << 16) - 1
+_ANSWER_LINES = re.compile(
+    rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*(?:\r\n|\Z))*"
+)
+
+
+class _AnswerLines(ParsedLines):
+    """Raises LinkError for lines that would be read otherwise by the caller."""
+
+    def __missing__(self, lines: bytes) -> Headers:
+        if _ANSWER_LINES.fullmatch(lines) is None:
+            raise LinkError("The header lines of an answer are not valid.")
+        return super().__missing__(lines)
+
+
+def _check_status(status: int) -> None:
+    """Raises LinkError."""
+    if not 200 <= status < 600:
+        raise LinkError(f"An answer has the status {status}; it must be from 200 to 599.")
 
 
 class LinkWaiter(Protocol):
@@ -62,6 +82,8 @@ class LinkCall:
 
     __slots__ = (
         "_answer_body",
+        "_bytes_left",
+        "_is_paused",
         "_number",
         "_receiver",
         "_request_body",
@@ -79,6 +101,9 @@ class LinkCall:
         """of a large request"""
         self._answer_body: BodyReceiver | None = None
         """of a large answer"""
+        self._bytes_left: int | None = None
+        """of a large answer, if its length is known"""
+        self._is_paused = False
         self.not_begun = False
         """lost before the container began it"""
         self.fault: str | None = None
@@ -117,10 +142,12 @@ class LinkCall:
             self._receiver.upstream_full()
 
     def pause(self) -> None:
+        self._is_paused = True
         if self._answer_body is not None:
             self._answer_body.pause()
 
     def resume(self) -> None:
+        self._is_paused = False
         if self._answer_body is not None:
             self._answer_body.resume()
 
@@ -141,32 +168,51 @@ class LinkCall:
     # Called by the stream
 
     def answered(self, status: int, lines: bytes, body: bytes) -> None:
-        receiver, self._receiver = self._receiver, None
         self._stop_sending()
+        receiver = self._receiver
         if receiver is None:
             return
+        _check_status(status)
         receiver.answer_begins(status, self._stream.parsed_lines[lines], len(body))
-        # The receiver may have failed, and forgotten this call.
-        if body:
+        # The receiver may have failed, and abandoned this call.
+        if body and self._receiver is not None:
             receiver.answer_continues(body)
-        receiver.answer_ends()
+        if self._receiver is not None:
+            self._receiver = None
+            receiver.answer_ends()
 
     def answer_begins(self, status: int, lines: bytes, length: int | None) -> None:
-        self._answer_body = BodyReceiver(self._stream, self._number)
+        """Raises LinkError."""
+        if self._answer_body is not None:
+            raise LinkError("A second answer came to one request.")
+        _check_status(status)
+        self._answer_body = body = BodyReceiver(self._stream, self._number)
+        if self._is_paused:
+            body.pause()
+        self._bytes_left = length
         if self._receiver is not None:
             self._receiver.answer_begins(status, self._stream.parsed_lines[lines], length)
 
-    def answer_continues(self, data: bytes, is_last: bool) -> None:
+    def check_data(self, size: int, is_last: bool) -> None:
+        """Raises LinkError."""
         if self._answer_body is None:
             raise LinkError("DATA came before its answer.")
-        self._answer_body.received(len(data))
-        receiver = self._receiver
-        if receiver is not None and data:
-            receiver.answer_continues(data)
-        if is_last:
-            receiver, self._receiver = self._receiver, None
-            if receiver is not None:
-                receiver.answer_ends()
+        self._answer_body.received(size, is_last)
+        if self._bytes_left is not None:
+            self._bytes_left -= size
+            if self._bytes_left < 0 or (is_last and self._bytes_left):
+                # Else the caller would take the rest for its next answer.
+                raise LinkError("An answer has not the length that was announced.")
+
+    def answer_continues(self, data: bytes) -> None:
+        if data and self._receiver is not None:
+            self._receiver.answer_continues(data)
+
+    def answer_ends(self) -> None:
+        self._stop_sending()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            receiver.answer_ends()
 
     def allow(self, more_bytes: int) -> None:
         if self._request_body is not None:
@@ -202,8 +248,8 @@ class ClientStream(FrameStream):
         self._free_numbers: list[int] = []
         """of calls that have ended; the last is reused first, so that few marks are touched"""
         self.parsed_lines = client.parsed_lines
-        self.opened: asyncio.Future[None] = self._loop.create_future()
-        """raises LinkError or ConnectionError"""
+        self.opened: asyncio.Future[str | None] = self._loop.create_future()
+        """why the link could not be opened, or None when it is open"""
 
     # Called by the client
 
@@ -240,7 +286,20 @@ class ClientStream(FrameStream):
         self._transport.close()
 
     def abort(self) -> None:
+        self._distrust_marks()
         self._transport.abort()
+
+    def refuse(self, reason: str) -> None:
+        if not self.opened.done():
+            self.opened.set_result(reason)
+        self._distrust_marks()
+        super().refuse(reason)
+
+    def _distrust_marks(self) -> None:
+        """The container does not know yet that the link ends here, and may begin more requests."""
+        if self._marks is not None:
+            self._marks.close()
+            self._marks = None
 
     # Called by asyncio
 
@@ -251,8 +310,7 @@ class ClientStream(FrameStream):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.opened.done():
-            self.opened.set_exception(exc or ConnectionResetError("The link was not accepted."))
-            self.opened.exception()  # nobody may wait for it any more
+            self.opened.set_result("The container ended it before the handshake.")
         begun = self._marks.read() if self._marks is not None else None
         calls, self._calls = self._calls, {}
         self._client.stream_lost(self)
@@ -274,10 +332,19 @@ class ClientStream(FrameStream):
                     try:
                         call.answered(status, head, body)
                     except Exception:
-                        log.exception("An answer could not be handled.")
+                        _break_after_error(call)
             else:
-                self._handle_rare(kind, flags, number, status, head, body)
-        if not calls:
+                try:
+                    self._handle_rare(kind, flags, number, status, head, body)
+                except LinkError:
+                    raise
+                except Exception:
+                    if (call := calls.get(number)) is not None:
+                        self.cancel(number)
+                        _break_after_error(call)
+                    else:
+                        log.exception("The end of an answer could not be handled.")
+        if not calls or self._client.has_waiting:
             self._client.call_ended(self)
 
     def _handle_rare(
@@ -303,27 +370,46 @@ class ClientStream(FrameStream):
         elif kind == WELCOME:
             self._welcome(body)
         elif kind == REFUSAL:
-            raise LinkError(f"The container ended the link: {body.decode('utf-8', 'replace')}")
+            raise LinkError(f"The container ended the link: {read_reason(body)}")
         else:
             raise LinkError(f"A container must not send frames of kind {kind}.")
 
     def _continue(self, call: LinkCall, number: int, data: bytes, is_last: bool) -> None:
-        if is_last:
+        """Raises LinkError."""
+        call.check_data(len(data), is_last)
+        call.answer_continues(data)
+        # The receiver may have abandoned the call.
+        if is_last and number in self._calls:
             self._end(number)
-        call.answer_continues(data, is_last)
+            call.answer_ends()
 
     def _end(self, number: int) -> None:
         del self._calls[number]
         self._free_numbers.append(number)
 
     def _welcome(self, body: bytes) -> None:
-        version = read_settings(body).get("version")
+        """Raises LinkError."""
+        settings = read_settings(body)
+        version = settings.get("version")
         if version != VERSION:
             raise LinkError(f"The container speaks version {version} of the link, not {VERSION}.")
-        if self._marks is not None:
+        if self.opened.done():
+            raise LinkError("WELCOME came twice.")
+        if settings.get("marks") is not True:
+            # It has not opened the file, which would say that no request has begun.
+            self._distrust_marks()
+        elif self._marks is not None:
             self._marks.unlink()
-        if not self.opened.done():
-            self.opened.set_result(None)
+        self.opened.set_result(None)
+
+
+def _break_after_error(call: LinkCall) -> None:
+    """Only the request whose receiver has failed ends, not the link."""
+    log.exception("An answer could not be handled and is cut off.")
+    try:
+        call.breaks(not_begun=False)
+    except Exception:
+        log.exception("The end of a request could not be handled.")
 
 
 class LinkClient:
@@ -343,7 +429,7 @@ class LinkClient:
         self._opening: asyncio.Task[None] | None = None
         self._closed = False
         self._opened = count(1)
-        self.parsed_lines = ParsedLines()
+        self.parsed_lines = _AnswerLines()
         self.slots_changed = slots_changed
 
     def take(self, waiter: LinkWaiter) -> LinkCall | None:
@@ -384,19 +470,31 @@ class LinkClient:
 
     # Called by the stream
 
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
+
     def call_ended(self, stream: ClientStream) -> None:
+        if self._stream is not stream:
+            return  # the handshake is not over
         while self._waiting and stream.is_open:
             call = stream.new_call()
             if call is None:
                 return
-            self._waiting.popleft().connected(call)
-        if self._closed and not stream.calls and self._stream is stream:
+            try:
+                self._waiting.popleft().connected(call)
+            except Exception:
+                log.exception("A request could not be sent.")
+                call.abandon()
+        if self._closed and not stream.calls:
             stream.close()
 
     def stream_lost(self, stream: ClientStream) -> None:
         if self._stream is stream:
             self._stream = None
-            if self._waiting and not self._closed:
+            if self._closed:
+                self._refuse_waiting()
+            elif self._waiting:
                 self._open_if_closed()
 
     def _open_if_closed(self) -> None:
@@ -405,20 +503,22 @@ class LinkClient:
             self._opening = asyncio.get_running_loop().create_task(self._open())
 
     async def _open(self) -> None:
+        stream: ClientStream | None = None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                self._stream = await self._open_stream()
+                stream = await self._open_stream()
         except (OSError, LinkError) as error:  # includes TimeoutError
             log.debug("No link can be opened to %s: %s", self._path, error)
-            self._refuse_waiting()
         except Exception:
             # Requests must not wait for ever.
             log.exception("No link can be opened to %s.", self._path)
-            self._refuse_waiting()
         finally:
             self._opening = None
-        if self._stream is not None:
-            self.call_ended(self._stream)
+        if stream is not None and stream.is_open:
+            self._stream = stream
+            self.call_ended(stream)
+        else:
+            self._refuse_waiting()
 
     async def _open_stream(self) -> ClientStream:
         """Raises OSError or LinkError."""
@@ -432,10 +532,12 @@ class LinkClient:
                 marks.close()
             raise
         try:
-            await stream.opened
+            reason = await stream.opened
         except BaseException:
             stream.abort()
             raise
+        if reason is not None:
+            raise LinkError(reason)
         return stream
 
     def _make_marks(self) -> BegunMarks | None:

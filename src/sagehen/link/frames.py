@@ -23,6 +23,7 @@ __all__ = [
     "LARGE_REQUEST",
     "MAX_HEAD_BYTES",
     "MAX_PAYLOAD_BYTES",
+    "MAX_REASON_BYTES",
     "PREFACE",
     "REFUSAL",
     "REQUEST",
@@ -37,8 +38,10 @@ __all__ = [
     "body_length",
     "encode_frame",
     "encode_length",
+    "encode_refusal",
     "encode_settings",
     "encode_window",
+    "read_reason",
     "read_settings",
     "window_bytes",
 ]
@@ -69,6 +72,8 @@ MAX_HEAD_BYTES = 256 * 1024
 INLINE_BYTES = 64 * 1024
 """of a body inside its request or answer; a larger one follows in DATA frames of this size"""
 MAX_PAYLOAD_BYTES = MAX_HEAD_BYTES + INLINE_BYTES
+MAX_REASON_BYTES = 1000
+"""of a REFUSAL, which is logged"""
 WINDOW_BYTES = 256 * 1024
 """of a large body that may be sent before the receiver allows more"""
 
@@ -128,8 +133,8 @@ class FrameReader:
         while end - at >= FRAME_HEAD_BYTES:
             payload_bytes, number, head_bytes, status, kind, flags = unpack(data, at)
             if (
-                payload_bytes > MAX_PAYLOAD_BYTES
-                or head_bytes > payload_bytes
+                head_bytes > MAX_HEAD_BYTES
+                or not head_bytes <= payload_bytes <= head_bytes + INLINE_BYTES
                 or not 0 < kind <= _LAST_KIND
             ):
                 self.fault = _fault(payload_bytes, head_bytes, kind)
@@ -150,9 +155,12 @@ class FrameReader:
 def _fault(payload_bytes: int, head_bytes: int, kind: int) -> str:
     if not 0 < kind <= _LAST_KIND:
         return f"There is no frame of kind {kind} in version {VERSION}."
-    if payload_bytes > MAX_PAYLOAD_BYTES:
-        return f"A frame has {payload_bytes} bytes; at most {MAX_PAYLOAD_BYTES} are allowed."
-    return f"A frame of {payload_bytes} bytes says that its head has {head_bytes}."
+    if head_bytes > payload_bytes:
+        return f"A frame of {payload_bytes} bytes says that its head has {head_bytes}."
+    if head_bytes > MAX_HEAD_BYTES:
+        return f"The head of a frame has {head_bytes} bytes; at most {MAX_HEAD_BYTES} are allowed."
+    body_bytes = payload_bytes - head_bytes
+    return f"The body of a frame has {body_bytes} bytes; at most {INLINE_BYTES} are allowed."
 
 
 def encode_length(body_bytes: int) -> bytes:
@@ -184,6 +192,16 @@ def window_bytes(body: bytes) -> int:
     return int(_WINDOW.unpack(body)[0])
 
 
+def encode_refusal(reason: str) -> bytes:
+    # The peer's own bytes may be quoted in it.
+    return encode_frame(REFUSAL, 0, body=reason.encode(errors="replace")[:MAX_REASON_BYTES])
+
+
+def read_reason(body: bytes) -> str:
+    """Returns the reason of a REFUSAL, in one line of the log."""
+    return repr(body[:MAX_REASON_BYTES].decode(errors="replace"))
+
+
 def encode_settings(kind: int, settings: dict[str, Any]) -> bytes:
     """Returns a HELLO or WELCOME."""
     return encode_frame(kind, 0, body=json.dumps(settings).encode())
@@ -193,7 +211,7 @@ def read_settings(body: bytes) -> dict[str, Any]:
     """Raises LinkError."""
     try:
         settings = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LinkError(f"The handshake is not JSON: {error}.") from error
     if not isinstance(settings, dict):
         raise LinkError("The handshake is no JSON object.")

@@ -11,12 +11,12 @@ from sagehen.link.frames import (
     DATA,
     END,
     INLINE_BYTES,
-    REFUSAL,
     WINDOW_BYTES,
     Frame,
     FrameReader,
     LinkError,
     encode_frame,
+    encode_refusal,
     encode_window,
 )
 
@@ -28,6 +28,8 @@ WRITE_BUFFER_BYTES = 1024 * 1024
 """may wait for the peer before large bodies pause; small messages never do"""
 JOINED_BYTES = 256 * 1024
 """less than this is copied together to save a system call"""
+REFUSAL_SECONDS = 2.0
+"""for a peer to read why the link is ended; it may not read at all"""
 
 
 class FrameStream(asyncio.Protocol):
@@ -90,8 +92,9 @@ class FrameStream(asyncio.Protocol):
         """Tells the peer why, and ends the link."""
         log.warning("A link is ended: %s", reason)
         if not self._transport.is_closing():
-            self.send(encode_frame(REFUSAL, 0, body=reason.encode()))
+            self.send(encode_refusal(reason))
             self.flush()
+            self._loop.call_later(REFUSAL_SECONDS, self._transport.abort)
         self._transport.close()
 
     @property
@@ -167,16 +170,21 @@ class BodySender:
         return self._stream is None
 
     def add(self, piece: bytes) -> None:
-        if piece:
+        if piece and self._stream is not None:
             self._pieces.append(memoryview(piece))
             self._send()
 
     def end(self) -> None:
         self._ends = True
         self._send()
+        if self._stream is None:
+            self._drained = None
 
     def allow(self, more_bytes: int) -> None:
+        """Raises LinkError if the peer allows more than it has received."""
         self._window += more_bytes
+        if self._window > WINDOW_BYTES or not more_bytes:
+            raise LinkError(f"A window of {more_bytes} more bytes was not due.")
         if self._pieces:
             self._send()
             self._tell()
@@ -185,6 +193,7 @@ class BodySender:
         """Drops what is not sent."""
         self._stream = None
         self._pieces.clear()
+        self._drained = None
 
     def continue_sending(self) -> None:
         self._is_waiting = False
@@ -192,8 +201,13 @@ class BodySender:
         self._tell()
 
     def _tell(self) -> None:
-        if not self._pieces and self._drained is not None:
-            self._drained()
+        if self._pieces or self._drained is None:
+            return
+        drained = self._drained
+        if self._stream is None:
+            # The owner refers to this sender: that cycle would be left to the collector.
+            self._drained = None
+        drained()
 
     def _send(self) -> None:
         stream, pieces = self._stream, self._pieces
@@ -234,13 +248,15 @@ class BodyReceiver:
         """received, and not allowed again"""
         self._paused = False
 
-    def received(self, size: int) -> None:
-        """Raises LinkError if the peer sends more than allowed."""
+    def received(self, size: int, is_last: bool) -> None:
+        """Raises LinkError if the peer sends more than allowed, or nothing."""
+        if not size and not is_last:
+            raise LinkError("A DATA frame is empty, and not the last one.")
         self._allowed -= size
         if self._allowed < 0:
             raise LinkError("A body has more bytes than its window allows.")
         self._owed += size
-        if not self._paused and self._owed >= WINDOW_BYTES // 2:
+        if not self._paused and not is_last and self._owed >= WINDOW_BYTES // 2:
             self._allow()
 
     def pause(self) -> None:

@@ -1,5 +1,6 @@
 """The canonical request text that a SigV4 signature covers."""
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote_to_bytes
@@ -10,11 +11,19 @@ _SIGNATURE_PARAMETER = "X-Amz-Signature"
 
 _UNRESERVED = "-_.~"
 _PLAIN_PATH = re.compile(r"/|(?:/[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)+/?")
+MAX_CACHED_PATH_LENGTH = 256
 _BLANKS = re.compile(r"[ \t]+")
 
 
 def is_plain_path(raw_path: str) -> bool:
     """Whether normalising and encoding would not change a path: the common case."""
+    if len(raw_path) > MAX_CACHED_PATH_LENGTH:
+        return _PLAIN_PATH.fullmatch(raw_path) is not None
+    return _is_plain_path(raw_path)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_plain_path(raw_path: str) -> bool:
     return _PLAIN_PATH.fullmatch(raw_path) is not None
 
 

@@ -33,6 +33,7 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 LONGEST_LINK_SECONDS = 7 * 24 * 3600
 
 _BASIC_DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z")
+BASIC_DATE_LENGTH = len("20261101T093000Z")
 _HEADER_PARAMETERS = ("Credential", "Signature", "SignedHeaders")
 _LINK_PARAMETERS = ("Algorithm", "Credential", "Signature", "Date", "SignedHeaders", "Expires")
 _ONCE = frozenset(f"X-Amz-{name}" for name in (*_LINK_PARAMETERS, "Content-Sha256"))
@@ -119,13 +120,14 @@ def read_link(raw_query: str) -> Link:
 
 def basic_time(date: str) -> float | None:
     """Parses 20261101T093000Z to seconds since the epoch."""
-    # Checked before the cache, whose keys must be short: the text may be as long as a request's
-    # head.
-    return _basic_time(date) if _BASIC_DATE.fullmatch(date) else None
+    # The keys of the cache must be short: the text may be as long as a request's head.
+    return _basic_time(date) if len(date) == BASIC_DATE_LENGTH else None
 
 
 @functools.lru_cache(maxsize=256)
 def _basic_time(date: str) -> float | None:
+    if _BASIC_DATE.fullmatch(date) is None:
+        return None
     try:
         moment = datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ")
     except ValueError:

@@ -11,6 +11,7 @@ from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
 from sagehen.containers.modelserver.serving.body_budget import Reservation
 from sagehen.containers.modelserver.serving.connection import Connection, answer_lines
 from sagehen.containers.modelserver.serving.responses import (
+    answer_head_too_large,
     answer_too_large,
     body_too_large,
     not_started,
@@ -32,6 +33,7 @@ from sagehen.link.frames import (
     INLINE_BYTES,
     LARGE_ANSWER,
     LARGE_REQUEST,
+    MAX_HEAD_BYTES,
     PREFACE,
     REFUSAL,
     REQUEST,
@@ -45,6 +47,7 @@ from sagehen.link.frames import (
     encode_frame,
     encode_length,
     encode_settings,
+    read_reason,
     read_settings,
     window_bytes,
 )
@@ -57,6 +60,7 @@ log = logging.getLogger(__name__)
 MAX_KNOWN_HEADS = 4096
 MAX_KNOWN_HEAD_BYTES = 2048
 _BODILESS = frozenset((204, 304))
+_FIRST_KINDS = frozenset((HELLO, REFUSAL))
 
 
 class FirstBytes(asyncio.Protocol):
@@ -151,8 +155,8 @@ class _LargeRequest:
         self.receiving_since = None
         if self.received > self._size or (is_last and self.received < self._size):
             raise LinkError(f"A body of {self._size} bytes was announced; {self.received} came.")
+        self.body.received(len(data), is_last)
         self.parts.append(data)
-        self.body.received(len(data))
 
     def granted(self) -> None:
         self.receiving_since = None
@@ -187,6 +191,7 @@ class LinkConnection(FrameStream):
 
     __slots__ = (
         "_is_closing",
+        "_is_open",
         "_known_heads",
         "_marker",
         "_marks_folder",
@@ -210,6 +215,8 @@ class LinkConnection(FrameStream):
         self._known_heads = _KnownHeads()
         self._slots = 0
         """as the gateway knows them"""
+        self._is_open = False
+        """HELLO has come"""
         self._is_closing = False
 
     # Called by the server
@@ -239,7 +246,25 @@ class LinkConnection(FrameStream):
             self._transport.close()
 
     def abort(self) -> None:
+        self._abandon_all()
         self._transport.abort()
+
+    def refuse(self, reason: str) -> None:
+        self._abandon_all()
+        super().refuse(reason)
+
+    def _abandon_all(self) -> None:
+        """Must come before the end of the link: from that on, the gateway sends requests that have
+        no mark to other instances, so none may begin here."""
+        receiving, self._receiving = self._receiving, {}
+        for large in receiving.values():
+            large.drop()
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
+            self._server.abandon(request)
+        answers, self._sending = self._sending, {}
+        for answer in answers.values():
+            answer.abandon()
 
     # Called by asyncio
 
@@ -248,15 +273,7 @@ class LinkConnection(FrameStream):
         self._server.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for large in self._receiving.values():
-            large.drop()
-        self._receiving.clear()
-        requests, self._requests = self._requests, {}
-        for request in requests.values():
-            self._server.abandon(request)
-        answers, self._sending = self._sending, {}
-        for answer in answers.values():
-            answer.abandon()
+        self._abandon_all()
         if self._marker is not None:
             self._marker.close()
             self._marker = None
@@ -266,9 +283,11 @@ class LinkConnection(FrameStream):
 
     def handle_frames(self, frames: list[Frame]) -> None:
         server, requests, heads = self._server, self._requests, self._known_heads
+        if not self._is_open and frames and frames[0][0] not in _FIRST_KINDS:
+            raise LinkError("The first frame of a link must be HELLO.")
         for kind, flags, number, _, head, body in frames:
             if kind == REQUEST:
-                if number in requests:
+                if number in requests or number in self._receiving or number in self._sending:
                     raise LinkError(f"The number {number} is in use.")
                 path, headers = heads[head]
                 request = requests[number] = LinkRequest(self, number, path, headers, body)
@@ -285,12 +304,14 @@ class LinkConnection(FrameStream):
             elif kind == HELLO:
                 self._welcome(body)
             elif kind == REFUSAL:
-                raise LinkError(f"The gateway ended the link: {body.decode('utf-8', 'replace')}")
+                raise LinkError(f"The gateway ended the link: {read_reason(body)}")
             else:
                 raise LinkError(f"A gateway must not send frames of kind {kind}.")
 
     def _welcome(self, body: bytes) -> None:
         """Raises LinkError."""
+        if self._is_open:
+            raise LinkError("HELLO came twice.")
         settings = read_settings(body)
         versions, marks = settings.get("versions"), settings.get("begun")
         if not isinstance(versions, list) or VERSION not in versions:
@@ -298,7 +319,8 @@ class LinkConnection(FrameStream):
                 f"The gateway speaks the versions {versions} of the link, and this container "
                 f"{VERSION}: run the same version of Sagehen on both sides."
             )
-        if isinstance(marks, str) and self._marks_folder is not None and self._marker is None:
+        self._is_open = True
+        if isinstance(marks, str) and self._marks_folder is not None:
             with suppress(OSError):
                 self._marker = open_begun_marker(self._marks_folder, marks)
         has_marks = self._marker is not None
@@ -310,7 +332,7 @@ class LinkConnection(FrameStream):
 
     def _begin_large(self, number: int, head: bytes, size: int | None) -> None:
         """Raises LinkError."""
-        if number in self._requests or number in self._receiving:
+        if number in self._requests or number in self._receiving or number in self._sending:
             raise LinkError(f"The number {number} is in use.")
         if size is None:
             raise LinkError("The length of a large request is missing.")
@@ -381,18 +403,31 @@ class LinkConnection(FrameStream):
         if stream is None:
             self._send_answer(request.number, answer)
         else:
-            answering = _Streaming(self, self._server, request, stream)
-            self._sending[request.number] = answering
-            lines = answer_lines(answer.content_type, answer.headers)
-            self.send(encode_frame(LARGE_ANSWER, request.number, lines, status=answer.status))
-            answering.begin()
+            self._begin_stream(request, answer, stream)
+
+    def _begin_stream(
+        self, request: LinkRequest, answer: ModelAnswer, stream: AnswerStream
+    ) -> None:
+        number = request.number
+        answering = _Streaming(self, self._server, request, stream)
+        lines = answer_lines(answer.content_type, answer.headers)
+        if len(lines) > MAX_HEAD_BYTES:
+            answering.abandon()
+            self._send_answer(number, answer_head_too_large(len(lines), MAX_HEAD_BYTES))
+            return
+        self._sending[number] = answering
+        self.send(encode_frame(LARGE_ANSWER, number, lines, status=answer.status))
+        answering.begin()
 
     def _send_answer(self, number: int, answer: ModelAnswer) -> None:
         most = self._server.max_answer_bytes
         if len(answer.body) > most:
             answer = answer_too_large(len(answer.body), most)
-        body = b"" if answer.status in _BODILESS else answer.body
         lines = answer_lines(answer.content_type, answer.headers)
+        if len(lines) > MAX_HEAD_BYTES:
+            answer = answer_head_too_large(len(lines), MAX_HEAD_BYTES)
+            lines = answer_lines(answer.content_type, ())
+        body = b"" if answer.status in _BODILESS else answer.body
         if len(body) <= INLINE_BYTES:
             self.send(encode_frame(ANSWER, number, lines, body, answer.status))
             return
@@ -475,6 +510,7 @@ class _Streaming(_Answering):
         super().abandon()
         if self._is_over:
             return
+        self._is_over = True
         self._server.abandon(self._request)
         self._stream.abandon()
         self._server.end(self._request)

@@ -11,6 +11,7 @@ from sagehen.containers.modelserver.load_failures import LoadFailure
 __all__ = [
     "RaisedElsewhere",
     "abandoned",
+    "answer_head_too_large",
     "answer_too_large",
     "body_too_large",
     "by_model",
@@ -87,6 +88,14 @@ def answer_too_large(size: int, most: int) -> ModelAnswer:
         "InternalServerException",
         f"The model's answer has at least {size} bytes, which is over {most}: "
         "TS_MAX_RESPONSE_SIZE or MMS_MAX_RESPONSE_SIZE sets how many it may have.",
+    )
+
+
+def answer_head_too_large(size: int, most: int) -> ModelAnswer:
+    return error(
+        500,
+        "InternalServerException",
+        f"The header lines of the model's answer have {size} bytes; at most {most} are allowed.",
     )
 
 
