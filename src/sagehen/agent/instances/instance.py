@@ -347,7 +347,7 @@ class Instance:
         for running in self._running:
             if running is not self._running[0]:
                 await clock.sleep(pace.next_container_seconds)
-            await running.end(max(0, deadline - clock.monotonic()))
+            await running.end(max(0, deadline - clock.monotonic()), pace.answer_seconds)
 
     async def _stop_containers(self, grace_seconds: float) -> None:
         await self._models.close()
