@@ -67,7 +67,7 @@ _LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
 PRCTL, UNSHARE, SETNS, _MOUNT = (
     IntFunction(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "setns", "mount")
 )
-SYSCALL = LongFunction(_ctypes.dlsym(_LIBC, "syscall"))
+SYSCALL, COPY = (LongFunction(_ctypes.dlsym(_LIBC, name)) for name in ("syscall", "memcpy"))
 
 
 def leave_namespaces(flags: int) -> None:
@@ -240,8 +240,37 @@ def _open_private(text: str) -> tuple[str, int]:
     source, _, mode = rest.rpartition("//")
     if not is_folder(source):
         posix.mkdir(source)
-    posix.chmod(source, int(mode, 8))
+        if not mode:
+            _copy_folders(folder, source)
+    if mode:
+        posix.chmod(source, int(mode, 8))
     return folder, _open(source)
+
+
+def _copy_folders(old: str, new: str) -> None:
+    """Makes the folders of `old` in `new`, with the same owners where this user may set them."""
+    _copy_rights(posix.lstat(old), new)
+    try:
+        names = posix.listdir(old)
+    except PermissionError:
+        return
+    for name in names:
+        try:
+            status = posix.lstat(f"{old}/{name}")
+        except FileNotFoundError:
+            continue
+        if _stat.S_ISDIR(status.st_mode):
+            posix.mkdir(f"{new}/{name}")
+            _copy_rights(status, f"{new}/{name}")
+
+
+def _copy_rights(status: posix.stat_result, path: str) -> None:
+    mode = _stat.S_IMODE(status.st_mode)
+    try:
+        posix.chown(path, status.st_uid, status.st_gid)
+    except OSError:
+        mode |= 0o700
+    posix.chmod(path, mode)
 
 
 def _open(path: str) -> int:
