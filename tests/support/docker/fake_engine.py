@@ -72,6 +72,9 @@ class FakeEngine:
         self.networks: dict[str, dict[str, Any]] = {}
         self.address = "172.30.0.2"
         self.start_error: str | None = None
+        self.anonymous_bytes = 5_000
+        self.processes = 3
+        """of each container"""
 
     def add_image(self, name: str, labels: dict[str, str] | None = None, user: str = "") -> None:
         self.images[name] = {"Config": {"Labels": labels, "User": user}}
@@ -163,8 +166,12 @@ class FakeEngine:
     def stats(self, number: str, query: dict[str, str]) -> Any:
         self.container(number)
         assert query == {"stream": "False", "one-shot": "True"}, "A second sample takes a second."
-        memory = {"usage": 9_000, "stats": {"anon": 5_000, "file_mapped": 100}}
-        return {"memory_stats": memory, "cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}}}
+        memory = {"usage": 9_000, "stats": {"anon": self.anonymous_bytes, "file_mapped": 100}}
+        return {
+            "memory_stats": memory,
+            "pids_stats": {"current": self.processes},
+            "cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}},
+        }
 
     def remove(self, number: str, query: dict[str, str]) -> None:
         container = self.container(number)

@@ -63,4 +63,7 @@ def _libraries(library: str) -> set[Path]:
     programs = [PYTHON, *map(str, Path(library, "lib-dynload").glob("*.so"))]
     printed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
     words = (word for line in printed.splitlines() for word in line.split() if line[:1].isspace())
-    return {Path(word) for word in words if word.startswith("/") and Path(word).is_file()}
+    found = {Path(word) for word in words if word.startswith("/") and Path(word).is_file()}
+    # The C library loads it by itself, for threads that end with the process.
+    (c_library,) = (path for path in found if path.name == "libc.so.6")
+    return {*found, c_library.with_name("libgcc_s.so.1")}

@@ -1,16 +1,15 @@
 """The docker launcher with a real engine and a real client: images as SageMaker runs them."""
 
-import io
 import json
 import os
 import resource
 import signal
-import tarfile
 
 import pytest
 
-from support.deploy import ROLE, pack
+from support.deploy import pack
 from support.docker.endpoints import CAPABILITY, containers_of
+from support.docker.jobs import ImageJobs
 from support.server import eventually
 
 MEMORY = 256 * 2**20
@@ -90,6 +89,16 @@ def test_a_pipeline_gives_each_container_a_port_of_its_own(engine, images):
     images.delete("steps")
 
 
+def test_the_containers_of_a_pipeline_share_the_memory_of_their_instance(images):
+    half = str(MEMORY * 5 // 8)
+    reason = images.fails(
+        "too-much",
+        images.container("mine:1", 3.0, Environment={"HOLD": half}),
+        images.container("mine:1", 5.0, Environment={"HOLD": half}),
+    )
+    assert "it passed the 256 MiB of memory of its instance" in reason
+
+
 def test_a_multi_model_endpoint_loads_and_needs_the_label(images):
     for number in (2, 7):
         body = pack({"factor": str(number)})
@@ -154,62 +163,17 @@ def test_an_isolated_endpoint_has_no_network_and_answers(engine, images):
     assert "no; exit status 1" in reason
 
 
-class Jobs:
-    def __init__(self, deploy):
-        self.deploy = deploy
-        deploy.s3.create_bucket(Bucket="jobs")
-        deploy.s3.put_object(Bucket="jobs", Key="in/a.txt", Body=b"1\n2\n")
-        deploy.s3.put_object(Bucket="jobs", Key="in/b.txt", Body=b"4\n")
-
-    def start(self, name, count=1, isolated=False, algorithm=None, **hyperparameters):
-        self.deploy.sagemaker.create_training_job(
-            TrainingJobName=name,
-            AlgorithmSpecification={
-                "TrainingImage": "mine:1",
-                "TrainingInputMode": "File",
-                "MetricDefinitions": [{"Name": "sum", "Regex": "sum=([0-9.]+);"}],
-                **(algorithm or {}),
-            },
-            HyperParameters=hyperparameters,
-            InputDataConfig=[
-                {
-                    "ChannelName": "numbers",
-                    "DataSource": {
-                        "S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://jobs/in/"}
-                    },
-                }
-            ],
-            CheckpointConfig={"S3Uri": f"s3://jobs/checkpoints/{name}"},
-            RoleArn=ROLE,
-            OutputDataConfig={"S3OutputPath": "s3://jobs/out"},
-            ResourceConfig={
-                "InstanceType": "ml.m5.large",
-                "InstanceCount": count,
-                "VolumeSizeInGB": 1,
-            },
-            StoppingCondition={"MaxRuntimeInSeconds": 120},
-            EnableNetworkIsolation=isolated,
-        )
-
-    def ended(self, name):
-        eventually(
-            lambda: self.describe(name)["TrainingJobStatus"] not in ("InProgress", "Stopping")
-        )
-        return self.describe(name)
-
-    def describe(self, name):
-        return self.deploy.sagemaker.describe_training_job(TrainingJobName=name)
-
-    def about(self, name):
-        key = f"out/{name}/output/model.tar.gz"
-        data = self.deploy.s3.get_object(Bucket="jobs", Key=key)["Body"].read()
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            return json.loads(archive.extractfile("about.json").read())
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_server_on_another_port_is_named(images, isolated):
+    environment = {"SAGEMAKER_BIND_TO_PORT": "9000"}
+    container = images.container("mine:1", Environment=environment)
+    reason = images.fails(f"elsewhere-{isolated}".lower(), container, isolated=isolated)
+    assert "answers /ping on port 9000, but nothing listens on port 8080" in reason
 
 
 @pytest.fixture(scope="module")
 def jobs(server, deploy):
-    return Jobs(deploy)
+    return ImageJobs(deploy)
 
 
 def test_a_training_job_of_two_hosts(engine, jobs):

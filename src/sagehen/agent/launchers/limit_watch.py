@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from sagehen.agent.instances.limits import InstanceLimit, Limits
 from sagehen.agent.instances.process_tree import measure_tree, tree_memory_bytes
@@ -51,11 +51,15 @@ class _Instance:
     containers: list[Watched] = field(default_factory=list)
 
 
+ReadUsage = Callable[[Sequence[Any], Limits], Awaitable[UsageReading]]
+
+
 class LimitWatch:
     """Ends the largest container of an instance that exceeds a limit."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, read_usage: "ReadUsage | None" = None) -> None:
         self._clock = clock
+        self._read_usage = read_usage or _read_processes
         self._instances: dict[str, _Instance] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -90,13 +94,15 @@ class LimitWatch:
         del self._instances[instance_id]
 
     async def _check(self, containers: Sequence[Watched], limits: Limits) -> int:
-        reading = await asyncio.to_thread(
-            measure, [container.pid for container in containers], limits
-        )
+        reading = await self._read_usage(containers, limits)
         if reading.excess is not None:
             largest = max(range(len(containers)), key=reading.sizes.__getitem__)
             containers[largest].end_for(reading.excess, limits)
         return reading.headroom_bytes
+
+
+async def _read_processes(containers: Sequence[Watched], limits: Limits) -> UsageReading:
+    return await asyncio.to_thread(measure, [container.pid for container in containers], limits)
 
 
 def measure(pids: Sequence[int], limits: Limits) -> UsageReading:

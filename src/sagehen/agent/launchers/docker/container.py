@@ -6,7 +6,7 @@ import errno
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Any
 from sagehen.agent.errors import EngineError, EngineNotFound, EngineUnavailable
 from sagehen.agent.instances.container_log import ContainerLog
 from sagehen.agent.instances.limits import InstanceLimit, LimitHits, Limits, describe_hit
+from sagehen.agent.launchers.docker.left_files import try_opening
 from sagehen.agent.launchers.handoff import Handoff
 from sagehen.base.clock import SYSTEM, Clock
 
 if TYPE_CHECKING:
     from sagehen.agent.launchers.docker.engine import Engine
 
-__all__ = ["DockerContainer", "listening_ports", "read_cpu_seconds", "read_memory_bytes"]
+__all__ = [
+    "DockerContainer",
+    "listening_ports",
+    "read_cpu_seconds",
+    "read_memory_bytes",
+    "read_processes",
+]
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +38,7 @@ LOST_SECONDS = 10.0
 """after a kill, an engine that does not answer counts as gone for good"""
 KILLED = 128 + signal.SIGKILL
 USAGE_SECONDS = 1.0
-"""CPU time may be as old as this: it is read together with the memory"""
+"""CPU time and processes may be as old as this: they are read together with the memory"""
 _LISTENS = "0A"
 _LOOPBACK = ("7F", "00000000000000000000000001000000")
 _NANOSECONDS = 1e9
@@ -41,7 +48,7 @@ _NANOSECONDS = 1e9
 class _Ending:
     status: int
     because: str | None = None
-    out_of_memory: bool = False
+    exceeded: InstanceLimit | None = None
 
 
 class DockerContainer:
@@ -70,8 +77,11 @@ class DockerContainer:
         self._ended: asyncio.Future[_Ending] = self._loop.create_future()
         self._settled: asyncio.Task[int] | None = None
         self._killed = threading.Event()
+        self._exceeded: InstanceLimit | None = None
         self.handoff: Handoff | None = None
         """closed when the container has ended"""
+        self.open_inside: Callable[[int], Awaitable[Handoff]] | None = None
+        """makes a port reachable in a container without a network"""
         self._usage: tuple[float, dict[str, Any]] = (float("-inf"), {})
 
     @property
@@ -110,6 +120,11 @@ class DockerContainer:
             self._killed.set()
             self._threads.submit(self._signal, "SIGKILL")
 
+    def end_for(self, limit: InstanceLimit, limits: Limits) -> None:
+        if not self._ended.done() and not self._killed.is_set():
+            self._exceeded = limit
+            self.kill()
+
     def discard(self) -> None:
         """Ends a container that nobody waits for."""
         self.kill()
@@ -121,32 +136,40 @@ class DockerContainer:
     async def memory_bytes(self) -> int:
         return read_memory_bytes(await self._read_usage())
 
+    async def count_processes(self) -> int:
+        """Counts threads too."""
+        return read_processes(await self._read_recent_usage())
+
     async def cpu_seconds(self) -> float:
-        read_at, usage = self._usage
-        if self._clock.monotonic() - read_at > USAGE_SECONDS:
-            usage = await self._read_usage()
-        return read_cpu_seconds(usage)
+        return read_cpu_seconds(await self._read_recent_usage())
 
     async def listening_ports(self) -> list[int]:
-        """Ports that are reached from outside the container."""
+        """Ports that the gateway could reach."""
         if self._ended.done():
             return []
-        return await asyncio.to_thread(listening_ports, self._pid)
+        is_isolated = self.open_inside is not None
+        return await asyncio.to_thread(listening_ports, self._pid, on_loopback=is_isolated)
 
     @contextlib.asynccontextmanager
     async def reach(self, port: int) -> AsyncIterator[str]:
-        if self._address is None or not self._address.startswith("tcp:"):
-            raise OSError(errno.EOPNOTSUPP, "only one port of an isolated container is reached")
-        yield f"{self._address.rpartition(':')[0]}:{port}"
+        if self.open_inside is not None:
+            handoff = await self.open_inside(port)
+            try:
+                yield handoff.address
+            finally:
+                await handoff.close()
+        elif self._address is not None:
+            yield f"{self._address.rpartition(':')[0]}:{port}"
+        else:
+            raise OSError(errno.EOPNOTSUPP, "the container does not serve")
 
     def note(self, message: str) -> None:
         self._log.add(f"sagehen: {message}")
 
     def hits(self) -> LimitHits:
         hits = {InstanceLimit.LOG: self._log.rotations}
-        if self._ended.done() and self._ended.result().out_of_memory:
-            hits[InstanceLimit.MEMORY] = 1
-        return hits
+        exceeded = self._ended.result().exceeded if self._ended.done() else None
+        return hits if exceeded is None else {**hits, exceeded: 1}
 
     async def _settle(self) -> int:
         ending = await asyncio.shield(self._ended)
@@ -188,8 +211,11 @@ class DockerContainer:
     def _describe_end(self, state: dict[str, Any]) -> _Ending:
         code = int(state["ExitCode"])
         status = -(code - 128) if 128 < code < 128 + signal.NSIG else code
+        exceeded = self._exceeded
         if state.get("OOMKilled") and code != 0:
-            return _Ending(status, describe_hit(InstanceLimit.MEMORY, self._limits), True)
+            exceeded = InstanceLimit.MEMORY
+        if exceeded is not None:
+            return _Ending(status, describe_hit(exceeded, self._limits), exceeded)
         return _Ending(status)
 
     def _signal(self, name: str) -> None:
@@ -201,10 +227,16 @@ class DockerContainer:
             pass  # it has ended
 
     def _remove(self) -> None:
+        try_opening(self._engine, self._id)
         try:
             self._engine.remove(self._id)
         except EngineError as error:
             log.warning("The container %s could not be removed: %s.", self._id[:12], error)
+
+    async def _read_recent_usage(self) -> dict[str, Any]:
+        read_at, usage = self._usage
+        is_recent = self._clock.monotonic() - read_at <= USAGE_SECONDS
+        return usage if is_recent else await self._read_usage()
 
     async def _read_usage(self) -> dict[str, Any]:
         """Returns an empty dict if the container has ended."""
@@ -229,14 +261,24 @@ def read_memory_bytes(usage: dict[str, Any]) -> int:
     return int(memory.get("usage", 0))
 
 
+def read_processes(usage: dict[str, Any]) -> int:
+    return int((usage.get("pids_stats") or {}).get("current", 0))
+
+
 def read_cpu_seconds(usage: dict[str, Any]) -> float:
     used = (usage.get("cpu_stats") or {}).get("cpu_usage") or {}
     return float(used.get("total_usage", 0)) / _NANOSECONDS
 
 
-def listening_ports(pid: int, proc: Path = Path("/proc")) -> list[int]:
-    """Returns the TCP ports in the network namespace of a process that are not on its loopback
-    device alone; empty if that cannot be read. Blocks."""
+def listening_ports(
+    pid: int, proc: Path = Path("/proc"), *, on_loopback: bool = False
+) -> list[int]:
+    """Returns the TCP ports in the network namespace of a process; empty if that cannot be read.
+    Blocks.
+
+    Args:
+        on_loopback: also those on its loopback device alone.
+    """
     ports: set[int] = set()
     for table in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
@@ -244,7 +286,7 @@ def listening_ports(pid: int, proc: Path = Path("/proc")) -> list[int]:
                 local, state = line.split()[1], line.split()[3]
                 address, _, port = local.partition(":")
                 # The first byte of an IPv4 address comes last.
-                is_loopback = address[-2:] == _LOOPBACK[0] or address == _LOOPBACK[1]
-                if state == _LISTENS and not (is_loopback and len(address) in (8, 32)):
+                is_loopback = address[6:] == _LOOPBACK[0] or address == _LOOPBACK[1]
+                if state == _LISTENS and (on_loopback or not is_loopback):
                     ports.add(int(port, 16))
     return sorted(ports)

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from docker import APIClient
 from docker.errors import APIError, DockerException, NotFound
@@ -127,6 +127,17 @@ class Engine:
             # Without the second sample that others take percentages from, which takes a second.
             one_shot = True if version_gte(self._client.api_version, "1.41") else None
             return dict(self._client.stats(container, stream=False, one_shot=one_shot))
+
+    def pack(self, container: str, path: str) -> Iterator[bytes]:
+        """Yields a tar archive of a path in a container, as its root sees it."""
+        with _translated(self._host):
+            pieces, _ = self._client.get_archive(container, path)
+            yield from pieces
+
+    def unpack(self, container: str, folder: str, archive: IO[bytes]) -> None:
+        """Unpacks a tar archive in a folder of a container, as its root."""
+        with _translated(self._host):
+            self._client.put_archive(container, folder, archive)
 
     def remove(self, container: str) -> None:
         """Ends the container too; also removes its anonymous volumes."""

@@ -7,7 +7,7 @@ import os
 import secrets
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from sagehen.agent.launchers.docker.leftovers import (
     read_ownership,
     remove_leftovers,
 )
+from sagehen.agent.launchers.docker.pipeline_limits import read_pipeline
 from sagehen.agent.launchers.docker.registries import find_image_name, pull_failure
 from sagehen.agent.launchers.docker.relay import ServerRelay
 from sagehen.agent.launchers.docker.request import (
@@ -30,9 +31,11 @@ from sagehen.agent.launchers.docker.request import (
     open_to_all_users,
     require_labels,
 )
-from sagehen.agent.launchers.handoff import open_handoff
+from sagehen.agent.launchers.handoff import Handoff, open_handoff
 from sagehen.agent.launchers.launcher import IMAGE_BASE, ImagePlan, LaunchPlan
+from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.orphans import Orphans
+from sagehen.base.clock import SYSTEM
 from sagehen.base.errors import Unavailable
 from sagehen.base.extras import require_library
 from sagehen.base.home import Home
@@ -86,6 +89,7 @@ class DockerLauncher:
         self._networking = asyncio.Lock()
         self._network_users: Counter[str] = Counter()
         self._relay = ServerRelay()
+        self._watch = LimitWatch(SYSTEM, read_pipeline)
         self._orphans = orphans
 
     def container_base(self, base: Path) -> Path:
@@ -225,18 +229,25 @@ class DockerLauncher:
             self._threads,
         )
         container.follow(begun.output, lambda: self._leave_network(connection, network))
+        if plan.image is not None and plan.image.serves and plan.image.containers > 1:
+            self._watch.add(plan.instance_id, container, plan.limits)
         if network == NO_NETWORK and plan.image is not None and plan.image.serves:
             await self._reach(container, plan.image, choose_port(plan.image, info))
         return container
 
     async def _reach(self, container: DockerContainer, image: ImagePlan, port: int) -> None:
         """Opens a way into a container without a network."""
-        assert image.socket is not None
+        socket = image.socket
+        assert socket is not None
+
+        def open_inside(other_port: int) -> Awaitable[Handoff]:
+            at = socket.with_suffix(f".{other_port}")
+            return open_handoff(container.pid, at, self._orphans, port=other_port)
+
+        container.open_inside = open_inside
         try:
-            image.socket.parent.mkdir(mode=0o700, exist_ok=True)
-            container.handoff = await open_handoff(
-                container.pid, image.socket, self._orphans, port=port
-            )
+            socket.parent.mkdir(mode=0o700, exist_ok=True)
+            container.handoff = await open_handoff(container.pid, socket, self._orphans, port=port)
         except OSError as error:
             if container.has_ended:
                 return  # which says more

@@ -5,12 +5,14 @@ home's id and path: a copied home has another path, and a home at the same path 
 system another id.
 """
 
+import contextlib
 import logging
 import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sagehen.agent.errors import EngineError
+from sagehen.agent.launchers.docker.left_files import try_opening
 from sagehen.base.home import Home
 
 if TYPE_CHECKING:
@@ -77,6 +79,10 @@ def remove_leftovers(engine: "Engine", ownership: Ownership) -> None:
     for container in engine.list_containers(label):
         if ownership.left(container.get("Labels")):
             log.warning("Removing the container %s of an earlier agent.", container["Id"][:12])
+            with contextlib.suppress(EngineError):  # it has ended
+                engine.signal(container["Id"], "SIGKILL")
+                engine.wait(container["Id"])
+            try_opening(engine, container["Id"])
             engine.remove(container["Id"])
     for network in engine.list_networks(label):
         if ownership.left(network.get("Labels")):

@@ -173,8 +173,14 @@ def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
             "definition."
         )
     settings = call.settings
-    if find_launch(container["Image"], settings.images, settings.launcher) is None:
+    launch = find_launch(container["Image"], settings.images, settings.launcher)
+    if launch is None:
         raise _unknown_image(container["Image"])
+    if launch.docker and container.get("ImageConfig", {}).get("RepositoryAuthConfig"):
+        raise not_built(
+            "credentials of a registry by a Lambda function (ImageConfig.RepositoryAuthConfig); "
+            "leave it out and `docker login` to the registry as the server's user"
+        )
     check_versions(container["Image"], settings)
     if reason := unsuited(container["Image"], settings.images, settings.launcher):
         raise refused(f"The image {container['Image']} {reason}")

@@ -24,6 +24,7 @@ def test_ports_that_only_the_container_reaches_do_not_count(tmp_path) -> None:
     (tables / "tcp").write_text(HEAD + "\n".join(LISTENING))
     (tables / "tcp6").write_text(HEAD + "\n".join(LISTENING_6))
     assert listening_ports(7, tmp_path) == [8080, 8081]
+    assert listening_ports(7, tmp_path, on_loopback=True) == [80, 8080, 8081, 8082]
     assert listening_ports(8, tmp_path) == []
 
 

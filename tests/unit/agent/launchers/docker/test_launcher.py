@@ -52,6 +52,27 @@ async def test_out_of_memory_is_named(engine, make_launcher, plan) -> None:
     assert process.hits()["memory"] == 1
 
 
+@pytest.mark.parametrize(
+    ("uses", "message"),
+    [
+        ({"anonymous_bytes": 2**27 + 1}, "it passed the 256 MiB of memory of its instance"),
+        ({"processes": 51}, "it passed the 100 processes"),
+    ],
+)
+async def test_containers_of_a_pipeline_share_the_limits_of_their_instance(
+    engine, make_launcher, change, until, uses, message
+) -> None:
+    launcher = make_launcher()
+    pair = [await launcher.start(change(number=number, containers=2)) for number in (1, 2)]
+    for name, value in uses.items():
+        setattr(engine, name, value)
+    await until(lambda: any(process.has_ended for process in pair))
+    (ended, going_on) = sorted(pair, key=lambda process: not process.has_ended)
+    assert await ended.wait() == -9
+    assert message in ended.ended_because
+    assert not going_on.has_ended
+
+
 async def test_an_image_is_pulled_once_for_all(engine, make_launcher, plan, change, until) -> None:
     del engine.images["mine:1"]
     engine.registry["registry.local:5000/mine:1"] = {"Config": {}}

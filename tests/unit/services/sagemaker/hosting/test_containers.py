@@ -131,3 +131,15 @@ def test_the_mode_is_a_part_of_what_is_deployed(server):
     (deployed,) = record.target.variants
     assert deployed.mode is ExecutionMode.DIRECT
     assert [one.hostname for one in deployed.containers] == ["a", "b"]
+
+
+def test_a_registrys_credentials_are_refused_where_an_image_is_pulled(server, refusal):
+    access = {"RepositoryAccessMode": "Vpc"}
+    credentials = {"RepositoryCredentialsProviderArn": "arn:aws:lambda:eu-west-1:1:function:f"}
+    with_login = {**access, "RepositoryAuthConfig": credentials}
+    create(server, containers(None, ImageConfig=with_login))  # an adapter runs it
+    server.configure(launcher="docker")
+    said = refusal(lambda: create(server, containers(None, ImageConfig=with_login), name="n"))
+    assert said.startswith("Not implemented by Sagehen yet: credentials of a registry")
+    assert "ImageConfig.RepositoryAuthConfig" in said
+    create(server, containers(None, ImageConfig=access), name="n")
