@@ -1,9 +1,9 @@
 """The cost of a container's own network: requests, start and memory, with and without.
 
-    python3 benchmarks/container_network.py [--seconds 3] [--repeats 7] [--save]
+    python3 benchmarks/container_network.py [--seconds 0.1] [--blocks 10] [--save]
 
 Two servers, which differ in the setting `container_network`, run the same command, which answers at
-once: so a difference is the network's, as large as it can be. They are measured in turns.
+once: so a difference is the network's, as large as it can be. They are measured in short turns.
 """
 
 import asyncio
@@ -13,15 +13,15 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-import psutil
-from frame import Measured, heading, keep, measure, middle, options, row_of
+from frame import heading, keep, options
 from machine import describe_machine
 from other_load import OtherLoad
+from short_turns import Blocks, Contender, compare, container_memory, describe
 from sides import ROLE, Server, Side, server
 
 from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
@@ -30,24 +30,22 @@ from sagehen.agent.launchers.process import ProcessLauncher
 CONTAINER = Path(__file__).with_name("echo_container.py")
 CONNECTIONS = (1, 64)
 STARTS = 20
-ROWS = ["1,2"]
+PACKAGES = ("sagehen", "uvloop", "httptools")
 SIDES = ("machine", "own")
-
-Results = dict[tuple[str, int], list[Measured]]
-"""by side and connections"""
 
 
 def main() -> None:
-    parser = options(__doc__, seconds=3)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser = options(__doc__, seconds=0.1)
+    parser.add_argument("--blocks", type=int, default=10, help="of short turns")
     arguments = parser.parse_args()
     other_load = OtherLoad(ignored=arguments.at_once)
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder, ExitStack() as stack:
-        starts = asyncio.run(measure_starts(Path(folder)))
-        running = {name: stack.enter_context(deployed(Path(folder) / name, name)) for name in SIDES}
-        sides = [side for side, _ in running.values()]
-        results = measure_all(sides, arguments.seconds, arguments.repeats, other_load)
-        memory = helper_bytes(running["own"][1])
+        starts = other_load.undisturbed(lambda: asyncio.run(measure_starts(Path(folder))))
+        running = [stack.enter_context(deployed(Path(folder) / name, name)) for name in SIDES]
+        results = compare(
+            running, "1,2", CONNECTIONS, arguments.seconds, arguments.blocks, other_load
+        )
+        memory = container_memory(running[1][1])
     report = render(results, starts, memory, other_load)
     print(report)
     if arguments.save:
@@ -55,7 +53,7 @@ def main() -> None:
 
 
 @contextmanager
-def deployed(folder: Path, network: str) -> Iterator[tuple[Side, Server]]:
+def deployed(folder: Path, network: str) -> Iterator[Contender]:
     images = json.dumps({"echo": [sys.executable, str(CONTAINER)]})
     settings = {"SAGEHEN_IMAGES": images, "SAGEHEN_CONTAINER_NETWORK": network}
     with server(folder, **settings) as running:
@@ -81,24 +79,6 @@ def create_endpoint(running: Server) -> None:
     waiter.wait(EndpointName="echo", WaiterConfig={"Delay": 1, "MaxAttempts": 60})
 
 
-def measure_all(
-    sides: Sequence[Side], seconds: float, repeats: int, other_load: OtherLoad
-) -> Results:
-    results: Results = defaultdict(list)
-    for repeat in range(repeats):
-        for connections in CONNECTIONS:
-            # In turns, and each first as often as the other.
-            for side in sides if repeat % 2 else sides[::-1]:
-                result = measure(side, ROWS, connections, seconds, other_load)
-                results[side.name, connections].append(result)
-                print(
-                    f"{repeat + 1}/{repeats}  {side.name:8} {connections:3} connections "
-                    f"{result['requests_per_second']:8.0f}/s  p99 {result['p99_ms']:.2f} ms",
-                    file=sys.stderr,
-                )
-    return results
-
-
 async def measure_starts(folder: Path) -> dict[str, float]:
     """The median milliseconds from the start of a container to its command's end, by side."""
     taken: dict[str, list[float]] = defaultdict(list)
@@ -122,43 +102,18 @@ async def measure_starts(folder: Path) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def helper_bytes(running: Server) -> list[int]:
-    """The private memory of the programs that serve the container's network."""
-    found = []
-    for process in psutil.Process(running.pid).children(recursive=True):
-        if any(part.endswith(("hand_over.py", "relay.py")) for part in process.cmdline()):
-            found.append(int(process.memory_full_info().uss))
-    return found
-
-
 def render(
-    results: Results, starts: dict[str, float], memory: list[int], other_load: OtherLoad
+    results: Blocks, starts: dict[str, float], memory: dict[str, int], other_load: OtherLoad
 ) -> str:
-    lines = [*heading("Networks of containers"), *describe_machine(), other_load.describe(), ""]
-    lines += ["| connections | network | requests/s | p50, ms | p99, ms |", "|---|---|---|---|---|"]
-    for (name, connections), measured in sorted(results.items(), key=lambda item: item[0][1]):
-        cells = [f"{middle(measured, key):.3f}" for key in ("p50_ms", "p99_ms")]
-        rate = f"{middle(measured, 'requests_per_second'):.0f}"
-        lines.append(row_of([str(connections), name, rate, *cells]))
-    lines.append("")
-    for connections in CONNECTIONS:
-        changes = [ratio(results, connections, key) for key in ("requests_per_second", "p99_ms")]
-        lines.append(
-            f"- {connections} connections, own beside machine, median of the pairs: "
-            f"{changes[0]:+.1%} requests/s, {changes[1]:+.1%} p99"
-        )
+    lines = [*heading("Networks of containers"), *describe_machine(PACKAGES)]
+    lines += [other_load.describe(), "", *describe(results)]
+    helpers = ", ".join(f"{name} {memory[name] / 2**20:.1f}" for name in ("relay", "hand_over"))
     lines += [
-        f"- until a container is started: {starts['machine']:.1f} ms with the machine's network, "
-        f"{starts['own']:.1f} ms with its own and all that serves it",
-        f"- private memory of the programs that serve it: {sum(memory) / 2**20:.1f} MiB",
+        f"- until a container is started, median of {STARTS}: {starts['machine']:.1f} ms with the "
+        f"machine's network, {starts['own']:.1f} ms with its own and all that serves it",
+        f"- memory of what serves the network, PSS in MiB: {helpers}",
     ]
     return "\n".join([*lines, ""])
-
-
-def ratio(results: Results, connections: int, key: str) -> float:
-    """By how much the own network is above the machine's, as the median of measured pairs."""
-    pairs = zip(results["own", connections], results["machine", connections], strict=True)
-    return statistics.median(own[key] / machine[key] - 1 for own, machine in pairs)
 
 
 if __name__ == "__main__":

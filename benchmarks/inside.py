@@ -141,7 +141,7 @@ def is_healthy(instance: InstanceRoute) -> bool:
     try:
         with socket.socket(socket.AF_UNIX) as asking:
             asking.settimeout(1)
-            asking.connect(instance.address.removeprefix("unix:"))
+            asking.connect(instance.address.partition(":")[2])
             asking.sendall(b"GET /ping HTTP/1.1\r\nHost: localhost\r\n\r\n")
             return asking.recv(100).startswith(b"HTTP/1.1 200")
     except OSError:

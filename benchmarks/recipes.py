@@ -2,8 +2,11 @@
 
     python3 benchmarks/recipes.py --save
     python3 benchmarks/recipes.py --recipes compiled,fastapi --scenarios update
+    python3 benchmarks/recipes.py --launcher docker [--docker-host unix:///var/run/docker.sock]
 
-Run it as root and as another user: their containers are isolated in different ways. A cell is one
+Run it as root and as another user: their containers are isolated in different ways. With docker,
+images are built from examples/containers/*/Dockerfile, in an engine of its own if none is named;
+that needs debootstrap, Debian's packages and PyPI. A cell is one
 scenario of tests/support/recipe_scenarios.py: how many answers were right, how many requests were
 refused meanwhile, and its seconds. A wrong answer ends a scenario; then the exit status is 1.
 Recipes whose software is not installed are left out and named; RECIPES_MLFLOW_PYTHON and
@@ -16,7 +19,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,12 +30,15 @@ from machine import describe_machine
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from support.deploy import Deployer
+from support.docker.engine import running_engine
+from support.docker.recipe_images import IMAGES, build_image, cannot_build
 from support.recipe_scenarios import SCENARIOS, Bench
 from support.recipes import RECIPES, Recipe
 from support.server import Server, server_maker
 
 MOST_CHARACTERS = 160
 """of a failure in a cell"""
+Settings = Callable[[Recipe], dict[str, str]]
 ISOLATION = ("must listen on SAGEMAKER_BIND_TO_PORT", "Walls around containers are missing")
 
 
@@ -44,16 +51,18 @@ class Row(NamedTuple):
 def main() -> int:
     options = read_options()
     user = "root" if os.geteuid() == 0 else "a user without rights"
-    lines = [*heading(f"Containers of users, launcher process as {user}"), *describe()]
+    title = f"Containers of users, launcher {options.launcher} as {user}"
+    lines = [*heading(title), *describe()]
     rows, absent, failed = [], [], False
-    for name in options.recipes:
-        if missing := RECIPES[name].missing():
-            absent.append(f"- not run: {name} (not installed: {missing})")
-            continue
-        row = measure(RECIPES[name], options.scenarios)
-        print(row_of(row.cells), file=sys.stderr, flush=True)
-        rows.append(row)
-        failed |= row.failed
+    with launcher(options) as (settings_of, missing_of):
+        for name in options.recipes:
+            if missing := missing_of(RECIPES[name]):
+                absent.append(f"- not run: {name} (not installed: {missing})")
+                continue
+            row = measure(RECIPES[name], options.scenarios, settings_of(RECIPES[name]))
+            print(row_of(row.cells), file=sys.stderr, flush=True)
+            rows.append(row)
+            failed |= row.failed
     walls = dict.fromkeys(wall for row in rows for wall in row.missing_walls)
     lines += [f"- {wall}" for wall in walls] + absent
     lines += ["", row_of(["recipe", *options.scenarios])]
@@ -62,14 +71,46 @@ def main() -> int:
     report = "\n".join([*lines, ""])
     print(report)
     if options.save:
-        keep(report, f"recipes-as-{'root' if os.geteuid() == 0 else 'user'}")
+        kind = "in-docker" if options.launcher == "docker" else ""
+        keep(report, f"recipes-{kind or ('as-root' if os.geteuid() == 0 else 'as-user')}")
     return int(failed)
+
+
+@contextmanager
+def launcher(options: argparse.Namespace) -> Iterator[tuple[Settings, Callable[[Recipe], str]]]:
+    """The server's settings for a recipe, and what the recipe lacks on this machine."""
+    if options.launcher == "process":
+        yield (
+            lambda recipe: {"images": json.dumps({recipe.name: recipe.command})},
+            lambda recipe: recipe.missing(),
+        )
+        return
+    from docker import DockerClient
+
+    host = options.docker_host
+    with running_engine() if host is None else closing(DockerClient(host)) as client:
+        host = host or client.host
+
+        def settings_of(recipe: Recipe) -> dict[str, str]:
+            build_image(client, recipe.name)
+            registries = json.dumps({"*.dkr.ecr.*.amazonaws.com": ""})
+            return {"launcher": "docker", "docker_host": host, "docker_registries": registries}
+
+        def missing(recipe: Recipe) -> str:
+            if recipe.name not in IMAGES:
+                return "it has no image"
+            # Models of MLflow are made on this machine.
+            return cannot_build() or (recipe.missing() if "mlflow" in recipe.name else "")
+
+        yield settings_of, missing
 
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--recipes", type=some(list(RECIPES)), default=list(RECIPES))
     parser.add_argument("--scenarios", type=some(list(SCENARIOS)), default=list(SCENARIOS))
+    parser.add_argument("--launcher", choices=("process", "docker"), default="process")
+    parser.add_argument("--docker-host", help="a Docker Engine that keeps the images")
     parser.add_argument("--save", action="store_true", help="keep what is printed")
     return parser.parse_args()
 
@@ -79,11 +120,11 @@ def describe() -> list[str]:
     return [*told, f"- user {getpass.getuser()} (uid {os.geteuid()})"]
 
 
-def measure(recipe: Recipe, scenarios: Sequence[str]) -> Row:
+def measure(recipe: Recipe, scenarios: Sequence[str], settings: dict[str, str]) -> Row:
     """Each recipe has a server of its own, so that none spoils the others."""
     row = Row([recipe.name], False, [])
     with server_maker() as make:
-        server = make(images=json.dumps({recipe.name: recipe.command}))
+        server = make(gates=False, **settings)
         row.missing_walls.extend(missing_walls(server))
         for scenario in scenarios:
             bench = Bench(Deployer(server), recipe)

@@ -35,7 +35,6 @@ class Bench:
     answers: int = 0
     refusals: int = 0
     _names: list[str] = field(default_factory=list)
-    _models: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _texts: Iterator[int] = field(default_factory=lambda: iter(range(10**9)))
 
     def model(self, model: str) -> str:
@@ -78,15 +77,12 @@ class Bench:
         self.config(name, *models, instances=instances)
         self.deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         self._names.append(name)
-        self._models[name] = models
 
     def serves(self, *names: str) -> None:
         for name in names:
             eventually(lambda name=name: self._status(name) in ("InService", "Failed"), 300)  # type: ignore[misc]
             described = self.deploy.sagemaker.describe_endpoint(EndpointName=name)
             assert described["EndpointStatus"] == "InService", described.get("FailureReason")
-            if self.recipe.healthy_early:
-                eventually(lambda name=name: self.ask(name, *self._models[name]) is not None)  # type: ignore[misc]
 
     def ask(self, name: str, *models: str, **target: str) -> Answer | None:
         """One answer, which must be of one of the models; None where the request was refused."""

@@ -46,8 +46,6 @@ class Recipe:
     body: Callable[[str], bytes] = str.encode
     text: Callable[[bytes], str] = bytes.decode
     environment: dict[str, str] = field(default_factory=dict)
-    healthy_early: bool = False
-    """its /ping answers 200 some seconds before the model is loaded"""
 
     def archive(self, model: str) -> bytes:
         raw = io.BytesIO()
@@ -72,8 +70,16 @@ def _programs(*names: str, modules: tuple[str, ...] = ()) -> Callable[[], str]:
     return missing
 
 
-def _python_of(variable: str) -> Callable[[], str]:
-    return lambda: "" if os.environ.get(variable) else f"an interpreter in {variable}"
+def _python_with(module: str, variable: str) -> Callable[[], str]:
+    def missing() -> str:
+        if os.environ.get(variable) or importlib.util.find_spec(module) is not None:
+            return ""
+        return f"{module}, for which {variable} may name another interpreter"
+
+    return missing
+
+
+_mlflow_missing = _python_with("mlflow", MLFLOW_PYTHON)
 
 
 @cache
@@ -85,7 +91,7 @@ def _mlflow_model() -> dict[str, bytes]:
             f"import mlflow; mlflow.pyfunc.save_model({str(folder)!r}, "
             f"pip_requirements=['mlflow'], python_model={str(FOLDER / 'mlflow/model.py')!r})"
         )
-        command = [os.environ[MLFLOW_PYTHON], "-c", code]
+        command = [os.environ.get(MLFLOW_PYTHON, sys.executable), "-c", code]
         subprocess.run(command, check=True, timeout=300, capture_output=True, cwd=made)
         return {
             str(path.relative_to(folder)): path.read_bytes()
@@ -95,7 +101,7 @@ def _mlflow_model() -> dict[str, bytes]:
 
 
 def _mlflow_command(program: str) -> tuple[str, ...]:
-    programs = Path(os.environ.get(MLFLOW_PYTHON, "mlflow")).parent
+    programs = Path(os.environ.get(MLFLOW_PYTHON, sys.executable)).parent
     return "bash", "-c", f"PATH={programs}:$PATH exec {program}"
 
 
@@ -110,7 +116,11 @@ def _mlflow_recipe(name: str, program: str, missing: Callable[[], str]) -> Recip
             {"dataframe_split": {"columns": ["text"], "data": [[text]]}}
         ).encode(),
         text=lambda body: str(json.loads(body)["predictions"][0]),
-        environment={"MLFLOW_DEPLOYMENT_FLAVOR_NAME": "python_function"},
+        environment={
+            "MLFLOW_DEPLOYMENT_FLAVOR_NAME": "python_function",
+            # Installs nothing at each start, as in an image of `mlflow models build-docker`.
+            "MLFLOW_DISABLE_ENV_CREATION": "true",
+        },
     )
 
 
@@ -147,21 +157,20 @@ RECIPES = {
         _mlflow_recipe(
             "mlflow-models-serve",
             "mlflow models serve -m /opt/ml/model -h 0.0.0.0 -p 8080 --env-manager local",
-            _python_of(MLFLOW_PYTHON),
+            _mlflow_missing,
         ),
         _mlflow_recipe(
             "mlflow-container",
             "python -c \"from mlflow.models.container import _serve; _serve('local')\"",
-            lambda: _python_of(MLFLOW_PYTHON)() or _programs("nginx")(),
+            lambda: _mlflow_missing() or _programs("nginx")(),
         ),
         Recipe(
             "pytriton",
-            (os.environ.get(PYTRITON_PYTHON, "python3"), f"{FOLDER}/pytriton/serve.py"),
-            _python_of(PYTRITON_PYTHON),
+            (os.environ.get(PYTRITON_PYTHON, sys.executable), f"{FOLDER}/pytriton/serve.py"),
+            _python_with("pytriton", PYTRITON_PYTHON),
             content_type="application/json",
             body=_triton_request,
             text=lambda body: str(json.loads(body)["outputs"][0]["data"][0]),
-            healthy_early=True,
         ),
     )
 }

@@ -165,10 +165,12 @@ def server_maker() -> Iterator[Callable[..., Server]]:
         server.start()
         return server
 
-    yield make
-    for server in made:
-        server.stop()
-        shutil.rmtree(server.home.parent, ignore_errors=True)
+    try:
+        yield make
+    finally:
+        for server in made:
+            server.stop()
+            shutil.rmtree(server.home.parent, ignore_errors=True)
 
 
 def gates_folder() -> Path:

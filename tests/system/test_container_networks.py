@@ -198,7 +198,7 @@ def helpers(deployer: Deployer) -> set[int]:
     found = set()
     for process in children(deployer):
         try:
-            if any(part.endswith(("hand_over.py", "relay.py")) for part in process.cmdline()):
+            if process.name() in ("hand_over", "relay"):
                 found.add(process.pid)
         except psutil.Error:
             continue

@@ -65,8 +65,13 @@ def transform_fn(model, data, content_type, accept):
         ],
         "unmounted": os.system("umount " + wish["home"] + " 2>/dev/null") == 0,
         "disks": [name for name in os.listdir("/dev") if attempt(read_disk, "/dev/" + name)],
+        "kernel": [path for path in wish["kernel"] if attempt(open_to_write, path)],
     }
     return json.dumps(found), "application/json"
+
+def open_to_write(path):
+    os.close(os.open(path, os.O_WRONLY))
+    return True
 
 def read_disk(path):
     import stat
@@ -112,6 +117,17 @@ port = int(os.environ["SAGEMAKER_BIND_TO_PORT"])
 http.server.ThreadingHTTPServer(("127.0.0.1", port), Front).serve_forever()
 """
 """AWS's best-known recipe in small: a front, and a server behind a socket with a fixed path."""
+
+
+KERNEL_SETTINGS = (
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/vm/drop_caches",
+    "/proc/sysrq-trigger",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/sys/fs/cgroup/cgroup.procs",
+    "/sys/fs/cgroup/memory/cgroup.procs",
+)
+"""of the whole machine"""
 
 
 @pytest.fixture(scope="module", params=["as root", "as a normal user"])
@@ -169,6 +185,7 @@ def test_hostile_code_finds_no_keys_no_models_and_no_processes(walled: Deployer)
             "pids": [agent, server.process.pid if server.process else 0],
             "folders": [str(path) for path in (home.path, home.instances, home.run, user / ".ssh")],
             "home": str(home.path),
+            "kernel": [path for path in KERNEL_SETTINGS if os.path.exists(path)],
         },
     )
 
@@ -190,6 +207,7 @@ def test_hostile_code_finds_no_keys_no_models_and_no_processes(walled: Deployer)
     assert all(own_mark in text for text in told)
     assert not [text for text in found["environments"] if secret in text]
     assert found["disks"] == []
+    assert found["kernel"] == []
 
 
 def deploy_recipe(deployer: Deployer, name: str, count: int = 1) -> None:

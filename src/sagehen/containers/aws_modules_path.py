@@ -3,9 +3,12 @@
 import os
 import sys
 
-__all__ = ["FOLDER", "add_aws_modules"]
+__all__ = ["FOLDER", "MODEL_BUILDER_FOLDER", "add_aws_modules"]
 
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "aws_modules")
+_HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.path.join(_HERE, "aws_modules")
+MODEL_BUILDER_FOLDER = os.path.join(_HERE, "model_builder_modules")
+"""of scripts that the SDK's ModelBuilder has generated"""
 
 
 def add_aws_modules() -> None:

@@ -67,6 +67,7 @@ class ClientConnection(asyncio.Protocol):
         "_paused",
         "_receiver",
         "broken",
+        "fault",
         "idle_since",
         "not_begun",
         "reusable",
@@ -100,6 +101,8 @@ class ClientConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self.broken = False
         """lost before the answer was complete"""
+        self.fault: str | None = None
+        """why the answer could not be read, if that is why it broke"""
         self.not_begun = False
         """lost before the peer had read the request, which a model server begins only as a whole"""
 
@@ -114,7 +117,7 @@ class ClientConnection(asyncio.Protocol):
     def send(
         self, receiver: Receiver, path: bytes, header_lines: bytes, body: list[bytes], size: int
     ) -> None:
-        """POSTs a whole `body` of `size` bytes."""
+        """POSTs a body of `size` bytes: `body`, and what follows by `write`."""
         self.begin(receiver)
         head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%b\r\n" % (
             path,
@@ -167,6 +170,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self._framing_bytes += len(data)
         if self._framing_bytes > MAX_HEAD_BYTES:
+            self.fault = f"the head has more than {MAX_HEAD_BYTES} bytes"
             self._break()
 
     def _parse(self, data: bytes) -> bool:
@@ -176,6 +180,7 @@ class ClientConnection(asyncio.Protocol):
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if isinstance(error, httptools.HttpParserCallbackError):
                 log.exception("An answer could not be handled and is cut off.")
+            self.fault = str(error)
             return False
         return True
 

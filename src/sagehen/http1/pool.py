@@ -47,9 +47,13 @@ class Waiter(Protocol):
 
 
 class Pool:
-    """Connections to one `address`: `unix:/path`, `tcp:host:port` or `handoff:/path`."""
+    """Connections to one `address`: `unix:/path`, `tcp:host:port` or `handoff:/path`.
 
-    def __init__(self, address: str, clock: Clock) -> None:
+    `reuses_connections`: for several requests, one after the other.
+    """
+
+    def __init__(self, address: str, clock: Clock, reuses_connections: bool = True) -> None:
+        self._reuses_connections = reuses_connections
         self._address = address
         self._clock = clock
         self._idle: list[ClientConnection] = []
@@ -104,6 +108,12 @@ class Pool:
     def _freed(self, connection: ClientConnection) -> None:
         if connection.transport.is_closing():
             return
+        if not self._reuses_connections:
+            connection.transport.close()
+        else:
+            self._hand_out(connection)
+
+    def _hand_out(self, connection: ClientConnection) -> None:
         if self._waiting:
             self._waiting.popleft().connected(connection)
         elif self._closed or len(self._idle) >= KEPT_IDLE:
@@ -144,7 +154,8 @@ class Pool:
             self._refuse_waiting()
             return
         self._open.add(connection)
-        self._freed(connection)
+        if not connection.transport.is_closing():
+            self._hand_out(connection)
         if len(self._waiting) > len(self._connects) - 1:
             self._connect_one_more()
 

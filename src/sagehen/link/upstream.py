@@ -25,11 +25,15 @@ class Upstream(Protocol):
 
     not_begun: bool
     """lost, and the container provably did not begin the request"""
+    fault: str | None
+    """why the answer could not be read, if that is why it broke"""
 
     def send(
         self, receiver: Receiver, path: bytes, header_lines: bytes, body: list[bytes], size: int
     ) -> None:
-        """POSTs a whole `body` of `size` bytes."""
+        """POSTs a body of `size` bytes: `body`, and what follows by `write`."""
+
+    def write(self, data: bytes) -> None: ...
 
     def pause(self) -> None:
         """Stops the answer after what is on its way."""
@@ -71,14 +75,20 @@ class Upstreams(Protocol):
 
 
 def open_upstreams(
-    address: str, clock: Clock, slots_changed: Callable[[int], None] = lambda _: None
+    address: str,
+    clock: Clock,
+    slots_changed: Callable[[int], None] = lambda _: None,
+    reuses_connections: bool = True,
 ) -> Upstreams:
     """Args:
     address: `link:/path`, or as of `Pool`.
     slots_changed: called with the requests that the container takes at once, if it says so.
+    reuses_connections: of HTTP; a link carries many requests in any case.
     """
     kind, _, path = address.partition(":")
-    return LinkClient(path, clock, slots_changed) if kind == "link" else Pool(address, clock)
+    if kind == "link":
+        return LinkClient(path, clock, slots_changed)
+    return Pool(address, clock, reuses_connections)
 
 
 def invoke_path(model_name: str | None) -> bytes:

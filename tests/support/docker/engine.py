@@ -21,9 +21,13 @@ START_SECONDS = 60
 
 
 @contextmanager
-def running_engine() -> Iterator[Any]:
+def running_engine(*, firewall: bool = False) -> Iterator[Any]:
     """A client of an engine without images; `client.host` is its address. Skips the test where
-    none can be started."""
+    none can be started.
+
+    Args:
+        firewall: the engine may set up this network's: it keeps containers apart.
+    """
     docker = pytest.importorskip("docker", reason="the docker extra is not installed")
     program = shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     if program is None or os.geteuid() != 0:
@@ -31,9 +35,10 @@ def running_engine() -> Iterator[Any]:
     folder = Path(tempfile.mkdtemp(prefix="sgh-dk-"))
     host = f"unix://{folder}/engine.sock"
     command = [program, "-H", host, "--data-root", folder / "data", "--exec-root", folder / "exec"]
-    # The machine's firewall and other engines are left alone.
-    command += ["--pidfile", folder / "pid", "--iptables=false", "--ip-masq=false"]
-    command += ["--bridge=none", "--shutdown-timeout=5"]
+    command += ["--pidfile", folder / "pid", "--bridge=none", "--shutdown-timeout=5"]
+    if not firewall:
+        # The machine's firewall and other engines are left alone.
+        command += ["--iptables=false", "--ip-masq=false"]
     with (folder / "log").open("wb") as log:
         engine = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:

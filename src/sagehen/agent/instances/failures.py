@@ -28,6 +28,8 @@ _ROUTINE = re.compile(r"([-0-9:, ]+ )?INFO\b")
 _NUMBERED = re.compile(r"container-[0-9]+")
 _OWN_EXCEPTION = re.compile(r"^sagehen\.[\w.]+: ")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warning)\b(: .*)?$")
+_TRACE = re.compile(r"at \S|goroutine \d+ \[")
+"""a line of a stack trace of Node.js, Java or Go, below its error"""
 
 
 def failed_ping(hostname: str, variant: str, cause: str) -> str:
@@ -92,6 +94,8 @@ def explain(lines: Sequence[str]) -> str:
             return describe_exception(line, printed[:index])
         if prefix := _OWN_EXCEPTION.match(line):
             return line[prefix.end() :]
+        if printed[index + 1 :] and _TRACE.match(printed[index + 1]) and not _TRACE.match(line):
+            return line
     unusual = [line for line in printed if not _ROUTINE.match(line)]
     return " | ".join((unusual or printed)[-SHOWN_LINES:])
 

@@ -270,9 +270,8 @@ class Instance:
                 for running, wait in zip(self._running, waits, strict=True)
                 if not wait.done()
             )
-            details = (await slow.describe_ports(), slow.describe_end())
-            causes = [f"/ping did not answer 200 within {seconds:g} s", *filter(None, details)]
-            cause = "; ".join(causes)
+            details = await slow.describe_unhealthy()
+            cause = f"/ping did not answer 200 within {seconds:g} s; {details}"
             raise ContainerUnhealthy(self._ping_failure(slow, cause), final=True) from None
         for running in self._running:
             if running.exited.done():
@@ -333,7 +332,9 @@ class Instance:
                 reported_slots = self._slots()
                 self._change(InstanceState.IN_SERVICE)
             if failed >= pace.pings_failed_in_a_row:
-                return f"/ping failed {failed} times in a row."
+                problems = (running.ping_problem for running in self._running)
+                causes = [f"/ping failed {failed} times in a row", *filter(None, problems)]
+                return "; ".join(causes) + "."
 
     def _slots(self) -> list[int | None]:
         return [running.slots for running in self._running]

@@ -51,6 +51,8 @@ class RunningContainer:
     """`paths.base` as the container sees it, if not by its path on this machine"""
     reported_slots: str | None = None
     """from the last `/ping`"""
+    ping_problem: str = ""
+    """how the last `/ping` was answered, if wrongly"""
 
     @property
     def slots(self) -> int | None:
@@ -71,7 +73,7 @@ class RunningContainer:
         while not await self.is_healthy():
             if hint_at is not None and loop.time() >= hint_at:
                 hint_at = None
-                if hint := await self.describe_ports():
+                if hint := await self.describe_ports() or self._describe_ping():
                     await asyncio.to_thread(self.process.note, hint)
             if wrong_port is not None and wrong_port.is_due(loop.time()):
                 listening = await self.process.listening_ports()
@@ -79,6 +81,9 @@ class RunningContainer:
                 if port is not None:
                     raise ContainerUnhealthy(self._describe_wrong_port(port, wrong_port.required))
             await asyncio.sleep(backoff.next_seconds())
+
+    def _describe_ping(self) -> str:
+        return f"/ping has not answered 200 yet: {self.ping_problem}" if self.ping_problem else ""
 
     def _describe_wrong_port(self, port: int, required: int) -> str:
         # In an image, the port is SageMaker's own.
@@ -98,18 +103,30 @@ class RunningContainer:
     async def is_healthy(self) -> bool:
         """Whether `/ping`, and `/models` of a multi-model container, answer in time."""
         try:
-            answer = await call_once(
-                self.address, "GET", "/ping", timeout_seconds=self.pace.ping_timeout_seconds
-            )
-            if answer.status != 200:
-                return False
-            self.reported_slots = answer.headers.get(SLOTS_HEADER)
-            return (
-                not self.paths.container.multi_model
-                or await ContainerClient(self.address).is_multi_model()
-            )
-        except Unavailable:
+            # Kept until the next one is answered: time may be up meanwhile.
+            self.ping_problem = await self._ping()
+        except Unavailable as error:
+            late = isinstance(error.__cause__, TimeoutError)
+            seconds = self.pace.ping_timeout_seconds
+            self.ping_problem = f"it did not answer within {seconds:g} s" if late else ""
             return False
+        return not self.ping_problem
+
+    async def _ping(self) -> str:
+        """Returns what was wrong with the answer. Raises Unavailable."""
+        seconds = self.pace.ping_timeout_seconds
+        answer = await call_once(self.address, "GET", "/ping", timeout_seconds=seconds)
+        if answer.status != 200:
+            return f"it answered {answer.status}"
+        self.reported_slots = answer.headers.get(SLOTS_HEADER)
+        if not self.paths.container.multi_model:
+            return ""
+        client = ContainerClient(self.address)
+        return "" if await client.is_multi_model() else "GET /models did not answer 200"
+
+    async def describe_unhealthy(self) -> str:
+        details = (await self.describe_ports() or self.ping_problem, self.describe_end())
+        return "; ".join(filter(None, details))
 
     async def end(self, grace_seconds: float) -> None:
         if grace_seconds > 0:

@@ -12,22 +12,24 @@ C modules: `os`, `signal`, `ctypes` and `contextlib` would double its start time
     hosts=FILE                  seen at /etc/hosts
     cover=FOLDER//NAME/NAME…    a folder without these entries, read-only
     overlay=FOLDER              a folder whose changes stay in the container
-    private=FOLDER//SOURCE//MODE  the container's own SOURCE, made if missing, seen at FOLDER
+    private=FOLDER//SOURCE//MODE  the container's own SOURCE, made if missing, seen at FOLDER;
+                                no MODE: with the modes and empty folders of FOLDER
     memory=FOLDER//BYTES        a folder in memory
     empty=FOLDER                an empty folder
     shown=PATH                  visible though it lies in one of these folders
     processes=own               pid and IPC namespaces, with their own /proc
     network=none                a network namespace with the loopback device only; needs no base
     network=of:PID              that of another container, if that still runs
-    network=FD/PORT/ADDRESS/…   one with a relay behind the socket FD: `container_network`
+    network=out/PORT/ADDRESS/…  one with a way out, by a relay: `container_network`
+    handoff=FD                  a listening Unix socket by which port 8080 is reached: `hand_over`
 
-All but the first three, `processes` and `network` may be repeated. A new kind of namespace is a
-flag in `_namespaces`, its set-up a step of `_main` before `processes`: there the process has all
-rights in its namespaces, and is still alone.
+All but the first three, `processes`, `network` and `handoff` may be repeated. A new kind of
+namespace is a flag in `_namespaces`, its set-up a step of `_main` before `processes`: there the
+process has all rights in its namespaces.
 
-REPORT_FD is a pipe, closed when the command runs. Lines in it: `started INIT MAIN` if the container
-is another process than this one, and `failed ERRNO STEP`, where the step is empty if it was the
-command.
+REPORT_FD is a pipe, closed when the command runs. Lines in it: `helper PID NAME` for each program
+that serves the network, `started INIT MAIN` if the container is another process than this one, and
+`failed ERRNO STEP`, where the step is empty if it was the command.
 
 With BASE the process gets its own mount namespace, and for any namespace without full root also a
 user namespace with itself alone. Nothing is written on the machine: if it has no /opt/ml to mount
@@ -38,6 +40,10 @@ signals from it. So this program starts two processes, both children of the agen
 
     agent ─┬─ init     pid 1: does nothing; the agent kills it, and so all others, at the end
            └─ main     pid 2: becomes the command
+
+The helpers of the network are children of the agent too, forked from this program: another start of
+Python takes as long as all the rest. The relay stays in the machine's namespaces, the one that
+hands over connections is in those of the network only.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -52,7 +58,8 @@ if __name__ == "__main__":
 else:
     from sagehen.agent.launchers import container_files as files
 
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 24, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME = 1, 4, 15
+_PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 24, 36
 _OOM_SCORE = 500
 """of 1000: out of memory, the kernel ends containers first"""
 _CLONE_PARENT, _CLONE_NEWIPC, _CLONE_NEWPID = 0x8000, 0x08000000, 0x20000000
@@ -60,6 +67,10 @@ _CLONE_NEWNET = 0x40000000
 _ALONE, _OF = "none", "of:"
 _OWN_NETWORK = "/proc/self/ns/net"
 _CLONE_CALLS = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120, "armv7l": 120}
+_MAX_DESCRIPTORS = 2**20
+"""the kernel's own bound of the limit, unless changed"""
+_PARENT, _ARGUMENTS_START, _ARGUMENTS_END = 1, 45, 46
+"""indices in /proc/PID/stat, after the name"""
 _MOUNT_MASK = 0o022
 """for folders made to mount on"""
 _DEFAULT_PATH = b"/bin:/usr/bin"
@@ -82,11 +93,13 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
             files.write(procs, str(posix.getpid()))
         step = "network"
         network = _join_network(*options.get("network", [None]))
-        step = "network" if network else "mount"
-        files.leave_namespaces(_namespaces(options, network))
-        step = "network"
-        _set_up_network(network)
+        _make_network(network, agent_pid, proc, report)
+        for listener in map(int, options.get("handoff", ())):
+            _start_helper("hand_over", listener, agent_pid, proc, report)
+            posix.close(listener)
         step = "mount"
+        # Not before the helpers are forked: its first child is a process namespace's first process.
+        files.leave_namespaces(_namespaces(options))
         if "base" in options:
             mask = posix.umask(_MOUNT_MASK)
             paths = files.Paths(
@@ -113,6 +126,9 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
         _die_with(agent_pid, proc)
         if "processes" in options:
             files.mount_proc()
+        if "cover" in options:
+            step = "files"
+            files.protect_kernel()
         step = ""
         _prepare(confined="cover" in options)
         _execute(command)
@@ -120,10 +136,9 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
         posix.write(report, f"failed {error.errno} {step}\n".encode())
 
 
-def _namespaces(options: dict[str, list[str]], network: str | None) -> int:
+def _namespaces(options: dict[str, list[str]]) -> int:
     flags: int = files.CLONE_NEWNS if "base" in options else 0
-    flags |= _CLONE_NEWPID | _CLONE_NEWIPC if "processes" in options else 0
-    return flags | (_CLONE_NEWNET if network is not None else 0)
+    return flags | (_CLONE_NEWPID | _CLONE_NEWIPC if "processes" in options else 0)
 
 
 def _join_network(network: str | None) -> str | None:
@@ -143,17 +158,68 @@ def _join_network(network: str | None) -> str | None:
     return _ALONE if posix.readlink(_OWN_NETWORK) == own else None
 
 
-def _set_up_network(network: str | None) -> None:
+def _make_network(network: str | None, agent_pid: int, proc: int, report: int) -> None:
     if network is None:
         return
     # Not before: most containers do without its imports.
     import container_network  # type: ignore[import-not-found]
 
+    if network == _ALONE:
+        files.leave_namespaces(_CLONE_NEWNET)
+        container_network.bring_up_loopback()
+        return
+    relays, carrier = container_network.carriers()
+    _start_helper("relay", relays.fileno(), agent_pid, proc, report)
+    relays.close()
+    _, server_port, *nameservers = network.split("/")
+    files.leave_namespaces(_CLONE_NEWNET)
     container_network.bring_up_loopback()
-    if network != _ALONE:
-        control, server_port, *nameservers = network.split("/")
-        listeners = container_network.set_up(int(server_port), nameservers)
-        container_network.send_listeners(int(control), listeners)
+    listeners = container_network.set_up(int(server_port), nameservers)
+    container_network.send_listeners(carrier, listeners)
+
+
+def _start_helper(name: str, descriptor: int, agent_pid: int, proc: int, report: int) -> None:
+    """Forks a process that serves `descriptor`."""
+    helper = _clone_sibling()
+    if helper:
+        posix.write(report, f"helper {helper} {name}\n".encode())
+        return
+    try:
+        _die_with(agent_pid, proc)
+        _set_title(f"sagehen {name}", proc)
+        # The container must not trace a process that has rights in its namespaces.
+        files.PRCTL(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+        files.PRCTL(_PR_SET_NAME, name.encode(), 0, 0, 0)
+        posix.setsid()
+        posix.chdir("/")
+        _leave_outputs()
+        posix.closerange(3, descriptor)
+        posix.closerange(descriptor + 1, _MAX_DESCRIPTORS)
+        for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
+            _signal.signal(number, _signal.SIG_IGN)  # for the agent, which ends it
+        _serve(name, descriptor)
+        posix._exit(0)
+    finally:
+        posix._exit(1)
+
+
+def _serve(name: str, descriptor: int) -> None:
+    if name == "relay":
+        import relay  # type: ignore[import-not-found]
+
+        relay.serve(descriptor)
+    else:
+        import hand_over  # type: ignore[import-not-found]
+
+        hand_over.serve(descriptor)
+
+
+def _leave_outputs() -> None:
+    """Else the container's log would not end before this process."""
+    null = posix.open("/dev/null", posix.O_RDWR)
+    for descriptor in range(3):
+        posix.dup2(null, descriptor)
+    posix.close(null)
 
 
 def _enter_processes(agent_pid: int, proc: int, report: int) -> None:
@@ -189,9 +255,7 @@ def _be_init(agent_pid: int, proc: int) -> None:
         _die_with(agent_pid, proc)
         posix.setsid()
         posix.chdir("/")
-        null = posix.open("/dev/null", posix.O_RDWR)
-        for descriptor in range(3):
-            posix.dup2(null, descriptor)  # else the container's log would not end before it
+        _leave_outputs()
         _reset_signals()
         # Inherited by the next program: the kernel reaps the orphans.
         _signal.signal(_signal.SIGCHLD, _signal.SIG_IGN)
@@ -210,11 +274,25 @@ def _be_init(agent_pid: int, proc: int) -> None:
 def _die_with(agent_pid: int, proc: int) -> None:
     """`proc` is the machine's /proc, which counts processes as the agent does."""
     files.PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
-    stat = posix.open("self/stat", posix.O_RDONLY, dir_fd=proc)
-    parent = int(posix.read(stat, 4096).rpartition(b")")[2].split()[1])
-    posix.close(stat)
-    if parent != agent_pid:
+    if int(_read_stat(proc)[_PARENT]) != agent_pid:
         posix._exit(127)  # the agent has died: no signal would come
+
+
+def _read_stat(proc: int) -> list[bytes]:
+    """The fields after the name."""
+    stat = posix.open("self/stat", posix.O_RDONLY, dir_fd=proc)
+    fields = posix.read(stat, 4096).rpartition(b")")[2].split()
+    posix.close(stat)
+    return fields
+
+
+def _set_title(title: str, proc: int) -> None:
+    """Else this process would be listed with the container's command."""
+    fields = _read_stat(proc)
+    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_END])
+    if start:
+        words = files.encode(title)[: end - start - 1].ljust(end - start, b"\0")
+        files.COPY(files.UnsignedLong(start), words, files.UnsignedLong(end - start))
 
 
 def _prepare(*, confined: bool) -> None:

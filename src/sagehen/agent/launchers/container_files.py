@@ -5,10 +5,11 @@ It imports built-in modules only, as `become_container` says. In this order:
     empty     a folder is empty (~/.ssh)
     cover     a folder loses entries (the home: keys, state, other containers)
     overlay   a folder keeps changes to itself (/etc)
-    disks     are not there for root
+    disks     are not there for root, nor is the watchdog
     private   a folder of the container's own lies at a path of the machine (/tmp)
     shown     paths that would be hidden by the above are put back
     opt_ml    the container's folder at /opt/ml
+    kernel    its settings are read-only for root (/sys, /proc/sys)
 
 Whatever lies inside a covered folder is opened before the first mount, and mounted by its
 descriptor.
@@ -22,10 +23,17 @@ import sys
 CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
+_MS_NO_PROGRAMS = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
+_MOUNT_OPTIONS = {"nosuid": _MS_NOSUID, "nodev": _MS_NODEV, "noexec": _MS_NOEXEC}
 _OPT, _OPT_ML, _HOSTS, _STAGE = "/opt", "/opt/ml", "/etc/hosts", "/tmp"
 _DEVICES = "/dev"
 _DISK_CONTROLS = ("sg", "nvme")
 """character devices that take a disk's commands"""
+_WATCHDOG = "watchdog"
+"""when it has been opened and closed, the machine restarts"""
+_MOUNTS, _SYS = "/proc/self/mounts", "/sys"
+_KERNEL_SETTINGS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+"""what Docker makes read-only"""
 _COVER_OPTIONS = "size=1m"
 _OVERLAY_BYTES = 64 * 2**20
 """changes to one overlaid folder, in memory"""
@@ -59,7 +67,7 @@ _LIBC = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
 PRCTL, UNSHARE, SETNS, _MOUNT = (
     IntFunction(_ctypes.dlsym(_LIBC, name)) for name in ("prctl", "unshare", "setns", "mount")
 )
-SYSCALL = LongFunction(_ctypes.dlsym(_LIBC, "syscall"))
+SYSCALL, COPY = (LongFunction(_ctypes.dlsym(_LIBC, name)) for name in ("syscall", "memcpy"))
 
 
 def leave_namespaces(flags: int) -> None:
@@ -156,13 +164,31 @@ def hide_disks() -> None:
         return
     for name in posix.listdir(_DEVICES):
         device = f"{_DEVICES}/{name}"
-        if name.startswith(_DISK_CONTROLS) or _stat.S_ISBLK(posix.lstat(device).st_mode):
+        if name.startswith((*_DISK_CONTROLS, _WATCHDOG)) or _stat.S_ISBLK(
+            posix.lstat(device).st_mode
+        ):
             _mount(f"{_DEVICES}/null", device, _MS_BIND)
 
 
 def mount_proc() -> None:
     """By a process of the new pid namespace."""
-    _mount("proc", "/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "proc")
+    _mount("proc", "/proc", _MS_NO_PROGRAMS, "proc")
+
+
+def protect_kernel() -> None:
+    """Makes the kernel's settings read-only: root changes them for the whole machine, and no
+    capability is asked for."""
+    if posix.geteuid() != 0:
+        return
+    for path in _KERNEL_SETTINGS:
+        if _exists(path):
+            _mount(path, path, _MS_BIND | _MS_REC)
+            _mount(path, path, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NO_PROGRAMS)
+    for line in _read(_MOUNTS).splitlines():
+        at, options = line.split()[1], line.split()[3].split(",")
+        if f"{at}/".startswith(f"{_SYS}/"):
+            kept = sum(flag for name, flag in _MOUNT_OPTIONS.items() if name in options)
+            _mount(at, at, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
 
 
 def _replace(folder: str, without: list[str] | None = None, more: str = "") -> None:
@@ -214,8 +240,37 @@ def _open_private(text: str) -> tuple[str, int]:
     source, _, mode = rest.rpartition("//")
     if not is_folder(source):
         posix.mkdir(source)
-    posix.chmod(source, int(mode, 8))
+        if not mode:
+            _copy_folders(folder, source)
+    if mode:
+        posix.chmod(source, int(mode, 8))
     return folder, _open(source)
+
+
+def _copy_folders(old: str, new: str) -> None:
+    """Makes the folders of `old` in `new`, with the same owners where this user may set them."""
+    _copy_rights(posix.lstat(old), new)
+    try:
+        names = posix.listdir(old)
+    except PermissionError:
+        return
+    for name in names:
+        try:
+            status = posix.lstat(f"{old}/{name}")
+        except FileNotFoundError:
+            continue
+        if _stat.S_ISDIR(status.st_mode):
+            posix.mkdir(f"{new}/{name}")
+            _copy_rights(status, f"{new}/{name}")
+
+
+def _copy_rights(status: posix.stat_result, path: str) -> None:
+    mode = _stat.S_IMODE(status.st_mode)
+    try:
+        posix.chown(path, status.st_uid, status.st_gid)
+    except OSError:
+        mode |= 0o700
+    posix.chmod(path, mode)
 
 
 def _open(path: str) -> int:
@@ -272,6 +327,15 @@ def check(result: object) -> None:
 def encode(text: str) -> bytes:
     """Like `os.fsencode`."""
     return text.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
+
+def _read(path: str) -> str:
+    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    parts = []
+    while part := posix.read(descriptor, 65536):
+        parts.append(part)
+    posix.close(descriptor)
+    return b"".join(parts).decode(errors="surrogateescape")
 
 
 def write(path: str, text: str) -> None:

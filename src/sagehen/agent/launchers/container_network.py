@@ -12,7 +12,7 @@ Part of `become_container`: imports only C modules.
 import _socket
 import struct
 
-__all__ = ["bring_up_loopback", "send_listeners", "set_up"]
+__all__ = ["bring_up_loopback", "carriers", "send_listeners", "set_up"]
 
 TRANSPARENT, SERVER, DNS = b"T", b"S", b"D"
 """kinds of listeners, as told to the relay"""
@@ -67,10 +67,14 @@ def set_up(server_port: int, nameservers: list[str]) -> list[tuple[bytes, _socke
     return listeners
 
 
-def send_listeners(control: int, listeners: list[tuple[bytes, _socket.socket]]) -> None:
-    """Sends all in one message to the Unix socket `control`, and closes them and it."""
+def carriers() -> tuple[_socket.socket, _socket.socket]:
+    """The relay's end and the container's of what carries the listeners."""
+    return _socket.socketpair()
+
+
+def send_listeners(carrier: _socket.socket, listeners: list[tuple[bytes, _socket.socket]]) -> None:
+    """Sends all in one message, and closes them and the carrier."""
     rights = b"".join(struct.pack("=i", each.fileno()) for _, each in listeners)
-    carrier = _socket.socket(fileno=control)
     kinds = b"".join(kind for kind, _ in listeners)
     carrier.sendmsg([kinds], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     carrier.close()

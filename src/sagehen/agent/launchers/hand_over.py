@@ -7,7 +7,8 @@ It joins the namespace of TARGET_PID, then answers each connection to the Unix s
 errno is written to REPORT_FD; success closes it.
 
 It is a process, as only a process with one thread may join a user namespace. Each container may
-have one, so like `become_container` it imports only C modules.
+have one, so like `become_container` it imports only C modules. Of a container that is a process of
+ours, it is no program: `become_container` forks it in the namespace, and it calls `serve`.
 """
 
 import _ctypes
@@ -19,9 +20,13 @@ import select
 import sys
 import time
 
+__all__ = ["serve"]
+
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _HOST = "127.0.0.1"
+_PORT = 8080
+"""where SageMaker's containers listen"""
 _CONNECT_SECONDS = 5.0
 """as the pool of connections in http1: later, nobody waits"""
 _MAX_PENDING = 200
@@ -58,13 +63,14 @@ class _Connecting:
 class _Server:
     """Answers clients; never blocks but in its one `poll`."""
 
-    def __init__(self, listener: int, target: int, port: int) -> None:
+    def __init__(self, listener: int, target: int | None, port: int) -> None:
         self._listener = _socket.socket(fileno=listener)
         self._listener.setblocking(False)
         self._target = target
         self._port = port
         self._poll = select.epoll()
-        self._poll.register(target, select.EPOLLIN)
+        if target is not None:
+            self._poll.register(target, select.EPOLLIN)
         self._accepting = False
         self._pending: dict[int, _Connecting] = {}
         """by descriptor of `inside`, the oldest first"""
@@ -163,6 +169,11 @@ def _answer(client: _socket.socket, number: int, inside: _socket.socket | None =
         client.close()
         if inside is not None:
             inside.close()
+
+
+def serve(listener: int) -> None:
+    """Serves a container in this network namespace; never returns."""
+    _Server(listener, None, _PORT).run()
 
 
 def _join(target: int) -> None:

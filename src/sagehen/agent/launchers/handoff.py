@@ -5,7 +5,8 @@
       ▲                                   │
       └───────── the socket handed over ──┘
 
-The launchers of all kinds call `open_handoff` with the container's PID.
+The docker launcher calls `open_handoff` with the container's PID; so does the other for a second
+port of a container. The first one's process is forked by `become_container`.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ from sagehen.agent.launchers import hand_over
 from sagehen.agent.launchers.helper_process import HelperProcess, start_helper
 from sagehen.agent.launchers.orphans import Orphans
 
-__all__ = ["CONTAINER_PORT", "Handoff", "open_handoff"]
+__all__ = ["CONTAINER_PORT", "Handoff", "listen_at", "open_handoff"]
 
 CONTAINER_PORT = 8080
 """where SageMaker's containers listen"""
@@ -58,7 +59,7 @@ async def open_handoff(
     Raises:
         OSError: the process has ended, or its namespace may not be joined.
     """
-    with _listen(socket_path) as listener:
+    with listen_at(socket_path) as listener:
         arguments = (listener.fileno(), pid, port)
         try:
             helper = await start_helper(_PROGRAM, arguments, [listener.fileno()], orphans)
@@ -73,7 +74,8 @@ def _remove(socket_path: Path) -> None:
         socket_path.unlink(missing_ok=True)
 
 
-def _listen(path: Path) -> socket.socket:
+def listen_at(path: Path) -> socket.socket:
+    """Listens for clients of this user alone; a socket left behind is replaced. Raises OSError."""
     path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     try:

@@ -1,6 +1,7 @@
-"""Programs of ours that serve one container from outside of it, and end with it."""
+"""Processes of ours that serve one container from outside of it, and end with it."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -20,10 +21,21 @@ READ_BYTES = 256
 
 
 class HelperProcess:
-    """A started program; it ends with its container, with this process, or by `close`."""
+    """A child of this process; it ends with this process, or by `end`."""
 
-    def __init__(self, process: subprocess.Popen[bytes], name: str, orphans: Orphans) -> None:
-        """Raises OSError, and ends the program, if it cannot be watched."""
+    def __init__(
+        self,
+        pid: int,
+        name: str,
+        orphans: Orphans,
+        process: "subprocess.Popen[bytes] | None" = None,
+    ) -> None:
+        """Raises OSError, and ends the process, if it cannot be watched.
+
+        Args:
+            process: the same one, if this process has started it itself.
+        """
+        self.pid = pid
         self._process = process
         self._name = name
         self._orphans = orphans
@@ -31,29 +43,38 @@ class HelperProcess:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = loop.create_future()
         try:
-            self._descriptor = os.pidfd_open(process.pid)
+            self._descriptor = os.pidfd_open(pid)
         except OSError:
-            process.kill()
-            process.wait()
+            self._kill()
+            self._wait()
             raise
-        orphans.expect(process.pid)
+        orphans.expect(pid)
         loop.add_reader(self._descriptor, self._on_end)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    async def close(self) -> None:
+    def end(self) -> None:
         self._closing = True
         if not self.ended.done():
-            self._process.kill()
-            await asyncio.shield(self.ended)
+            self._kill()
+
+    async def close(self) -> None:
+        self.end()
+        await asyncio.shield(self.ended)
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _wait(self) -> int:
+        if self._process is not None:
+            return self._process.wait()
+        _, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
 
     def _on_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._descriptor)
         os.close(self._descriptor)
-        status = self._process.wait()
-        self._orphans.forget(self._process.pid)
+        status = self._wait()
+        self._orphans.forget(self.pid)
         if status != 0 and not self._closing:
             ending = signal.Signals(-status).name if status < 0 else f"exit status {status}"
             log.warning("%s of a container has ended: %s.", self._name, ending)
@@ -71,7 +92,7 @@ async def start_helper(
     report, report_end = os.pipe2(os.O_CLOEXEC)
     try:
         process = _run(program, (os.getpid(), report_end, *arguments), (report_end, *descriptors))
-        helper = HelperProcess(process, program.stem, orphans)
+        helper = HelperProcess(process.pid, program.stem, orphans, process)
     except OSError:
         os.close(report)
         raise

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
 from sagehen.agent.launchers.orphans import Orphans
-from sagehen.agent.launchers.own_network import NetworkSupport, relay_control
+from sagehen.agent.launchers.own_network import NetworkSupport
 from sagehen.agent.launchers.spawn import spawn
 
 __all__ = ["describe_networks", "find_network_support"]
@@ -51,10 +51,9 @@ async def _try(network: NetworkPlan, folder: Path, orphans: Orphans) -> str | No
         log_bytes=0,
         network=network,
     )
-    with relay_control(network) as control:
-        try:
-            process = await spawn(plan, subprocess.DEVNULL, None, orphans, control=control)
-        except OSError as error:
-            return error.strerror or str(error)
-        process.wait()
+    try:
+        process = await spawn(plan, subprocess.DEVNULL, None, orphans)
+    except OSError as error:
+        return error.strerror or str(error)
+    process.give_up()
     return None

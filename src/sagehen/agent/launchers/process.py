@@ -31,7 +31,7 @@ from sagehen.agent.launchers.helper_process import HelperProcess
 from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
 from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.orphans import Orphans
-from sagehen.agent.launchers.own_network import relay_control, serve_network
+from sagehen.agent.launchers.own_network import handoff_listener
 from sagehen.agent.launchers.spawn import MainProcess, kill_group, spawn, watch_end
 from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls, unseen_file
 from sagehen.base.clock import SYSTEM, Clock
@@ -67,8 +67,7 @@ class ContainerProcess:
         self._ended_because: str | None = None
         self._end_logged = False
         self.network: NetworkPlan | None = None
-        self.helpers: list[HelperProcess] = []
-        """end with the container"""
+        self._helpers = _watch_helpers(process, orphans)
         self._ended = watch_end(process, self._on_end)
         self._memory = TreeMemory(process.pid)
 
@@ -98,7 +97,7 @@ class ContainerProcess:
             await asyncio.to_thread(self._log.add, f"sagehen: {self._ended_because}.")
         if self._group is not None:
             await asyncio.to_thread(self._group.remove)
-        for helper in self.helpers:
+        for helper in self._helpers:
             await helper.close()
         return status
 
@@ -166,6 +165,8 @@ class ContainerProcess:
         return dict(self._own_hits + Counter(self._group_hits) + Counter(rotations))
 
     def _kill_all(self) -> None:
+        for helper in self._helpers:
+            helper.end()
         self._process.kill_all()
         if self._group is not None:
             self._group.kill()
@@ -251,7 +252,7 @@ class ProcessLauncher:
 
     async def _start(self, plan: LaunchPlan, output: int, log: ContainerLog) -> ContainerProcess:
         group = None
-        with contextlib.ExitStack() as on_failure, relay_control(plan.network) as control:
+        with contextlib.ExitStack() as on_failure, handoff_listener(plan.network) as handoff:
             if self._cgroups is not None:
                 group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
                 on_failure.callback(group.remove)
@@ -263,17 +264,11 @@ class ProcessLauncher:
                 self._orphans,
                 walls=self._walls,
                 umask=self._umask,
-                control=control,
+                handoff=handoff,
             )
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
             on_failure.callback(container.kill)
-            if plan.network is not None:
-                container.network = plan.network
-                # A container that has already ended is for those who wait for it.
-                with contextlib.suppress(ProcessLookupError):
-                    await serve_network(
-                        container.pid, plan.network, control, self._orphans, container.helpers
-                    )
+            container.network = plan.network
             on_failure.pop_all()
         if plan.is_command:
             self._commands[plan.command] = container
@@ -281,6 +276,15 @@ class ProcessLauncher:
         if unenforced != NO_LIMITS:
             self._watch.add(plan.instance_id, container, unenforced)
         return container
+
+
+def _watch_helpers(process: MainProcess, orphans: Orphans) -> list[HelperProcess]:
+    """Raises OSError, and ends the container, if one cannot be watched."""
+    try:
+        return [HelperProcess(pid, name, orphans) for pid, name in process.helpers.items()]
+    except OSError:
+        process.give_up()
+        raise
 
 
 def _open_log(plan: LaunchPlan, output: int) -> ContainerLog:

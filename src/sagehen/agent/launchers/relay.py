@@ -1,25 +1,21 @@
-"""A program that makes a container's outgoing connections on the machine.
+"""The process that makes a container's outgoing connections on the machine.
 
-    python -ISs relay.py AGENT_PID REPORT_FD CONTROL_FD TARGET_PID
-
-It gets listeners in the container's network namespace over the Unix socket CONTROL_FD, from
-`container_network.send_listeners`, and relays what comes there: TCP to the address to which the
-container meant to connect, datagrams to the machine's name server. It ends with the container, and
-with the agent. Like `become_container` it imports only C modules.
+`become_container` forks it before it leaves the machine's network. It gets listeners in the
+container's network namespace over a Unix socket, from `container_network.send_listeners`, and
+relays what comes there: TCP to the address to which the container meant to connect, datagrams to
+the machine's name server. Like `become_container` it imports only C modules.
 """
 
-import _ctypes
-import _signal  # type: ignore[import-not-found]
 import _socket
 import errno
 import posix
 import resource
 import select
 import struct
-import sys
 import time
 
-_PR_SET_PDEATHSIG = 1
+__all__ = ["serve"]
+
 _SO_ORIGINAL_DST, _ADDRESS_BYTES = 80, 16
 _TRANSPARENT, _DNS = ord("T"), ord("D")
 """as `container_network` names them"""
@@ -35,12 +31,6 @@ _QUERY_SECONDS = 10.0
 _RESET = struct.pack("=ii", 1, 0)
 _KEEP_ALIVE_SECONDS = 60
 _READ, _WRITE = select.EPOLLIN, select.EPOLLOUT
-
-
-class _Function(_ctypes.CFuncPtr):
-    """A C function, as of `ctypes.CDLL(None)`."""
-
-    _flags_ = _ctypes.FUNCFLAG_CDECL
 
 
 class _End:
@@ -69,7 +59,10 @@ class _End:
 
     def receive(self) -> None:
         """Raises OSError."""
-        data = self.connection.recv(_CHUNK)
+        try:
+            data = self.connection.recv(_CHUNK)
+        except BlockingIOError:
+            return  # it is ready to be written to
         self.has_ended = not data
         self.other.unsent = data
         self.other.send()
@@ -95,11 +88,9 @@ class _End:
 class _Relay:
     """All that one container is connected to; never blocks but in its one `poll`."""
 
-    def __init__(self, listeners: dict[int, tuple[int, _socket.socket]], target: int) -> None:
+    def __init__(self, listeners: dict[int, tuple[int, _socket.socket]]) -> None:
         self._listeners = listeners
-        self._target = target
         self._poll = select.epoll()
-        self._poll.register(target, _READ)
         self._ends: dict[int, _End] = {}
         self._queries: dict[int, tuple[_socket.socket, _socket.socket, tuple[str, int], float]] = {}
         """by descriptor, the oldest first: upstream, listener, client, deadline"""
@@ -113,21 +104,21 @@ class _Relay:
         )
 
     def run(self) -> None:
-        """Returns when the target has ended."""
         while True:
             self._listen_if_free()
-            ready = [descriptor for descriptor, _ in self._poll.poll(self._patience())]
-            if self._target in ready:
-                return
-            for descriptor in ready:
-                if descriptor in self._ends:
-                    self._move(self._ends[descriptor])
-                elif descriptor in self._queries:
-                    self._answer(descriptor)
-            # Last: new connections may have the numbers of those that have just ended.
-            for descriptor in self._listening.intersection(ready):
-                self._take(*self._listeners[descriptor])
-            self._drop_late_queries()
+            self.turn(self._patience())
+
+    def turn(self, seconds: float | None) -> None:
+        ready = [descriptor for descriptor, _ in self._poll.poll(seconds)]
+        for descriptor in ready:
+            if descriptor in self._ends:
+                self._move(self._ends[descriptor])
+            elif descriptor in self._queries:
+                self._answer(descriptor)
+        # Last: new connections may have the numbers of those that have just ended.
+        for descriptor in self._listening.intersection(ready):
+            self._take(*self._listeners[descriptor])
+        self._drop_late_queries()
 
     def _listen_if_free(self) -> None:
         is_free = time.monotonic() >= self._full_until
@@ -187,8 +178,6 @@ class _Relay:
                 end.receive()
             if end.unsent:
                 end.send()
-        except BlockingIOError:
-            pass
         except OSError:
             self._end(end)
             return
@@ -274,9 +263,9 @@ def _close(connection: _socket.socket, *, reset: bool = True) -> None:
     connection.close()
 
 
-def _receive(control: int) -> dict[int, tuple[int, _socket.socket]]:
+def _receive(descriptor: int) -> dict[int, tuple[int, _socket.socket]]:
     """Waits for the listeners; returns none if the container has not started."""
-    carrier = _socket.socket(fileno=control)
+    carrier = _socket.socket(fileno=descriptor)
     kinds, controls, _, _ = carrier.recvmsg(_MAX_LISTENERS, _socket.CMSG_SPACE(4 * _MAX_LISTENERS))
     carrier.close()
     numbers = struct.unpack(f"={len(kinds)}i", controls[0][2]) if kinds else ()
@@ -287,28 +276,7 @@ def _receive(control: int) -> dict[int, tuple[int, _socket.socket]]:
     return listeners
 
 
-def _die_with_agent(agent_pid: int) -> bool:
-    prctl = _Function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl"))  # type: ignore[arg-type]
-    prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
-    return posix.getppid() == agent_pid
-
-
-def _main(agent_pid: int, report: int, control: int, target_pid: int) -> None:
-    if not _die_with_agent(agent_pid):
-        return
-    try:
-        target = posix.pidfd_open(target_pid)
-        listeners = _receive(control)
-        relay = _Relay(listeners, target)
-    except OSError as error:
-        posix.write(report, str(error.errno).encode())
-        return
-    posix.close(report)
-    if listeners:
-        relay.run()
-
-
-if __name__ == "__main__":
-    for _number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
-        _signal.signal(_number, _signal.SIG_IGN)  # for the agent, which ends it
-    _main(*map(int, sys.argv[1:5]))
+def serve(carrier: int) -> None:
+    """Returns only if the container's start has failed."""
+    if listeners := _receive(carrier):
+        _Relay(listeners).run()

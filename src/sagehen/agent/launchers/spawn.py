@@ -6,18 +6,20 @@ import errno
 import importlib.util
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sagehen.agent.launchers import become_container
 from sagehen.agent.launchers.helper_process import read_report
 from sagehen.agent.launchers.launcher import LaunchPlan
 from sagehen.agent.launchers.orphans import Orphans
-from sagehen.agent.launchers.own_network import RelayControl, network_option
-from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_options
+from sagehen.agent.launchers.own_network import network_options
+from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_environment, view_options
 
 __all__ = ["MainProcess", "StepError", "kill_group", "read_report", "spawn", "watch_end"]
 
@@ -59,6 +61,8 @@ class MainProcess:
     Args:
         starter: the process that was forked, which is the main process unless it has started two.
         pids: of the first process of a pid namespace, and of the main process in it.
+        helpers: PIDs and names of the processes that serve its network. They do not end with it,
+            but by `give_up` or by who watches them.
     """
 
     def __init__(
@@ -66,9 +70,11 @@ class MainProcess:
         starter: "subprocess.Popen[bytes]",
         orphans: Orphans,
         pids: tuple[int, int] | None = None,
+        helpers: dict[int, str] | None = None,
     ) -> None:
         self._starter = starter
         self._orphans = orphans
+        self.helpers = helpers or {}
         self._init = pids[0] if pids is not None else None
         self.pid = pids[1] if pids is not None else starter.pid
         self.returncode: int | None = None
@@ -111,6 +117,8 @@ class MainProcess:
     def give_up(self) -> None:
         """Kills all and waits, but not for what the kernel holds up. Blocks briefly."""
         self.kill_all()
+        for pid in self.helpers:
+            os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + KILLED_SECONDS
         for pid in self._pids():
             while self._is_running(pid) and time.monotonic() < deadline:
@@ -128,6 +136,7 @@ class MainProcess:
         yield self.pid
         if self._init is not None:
             yield self._init
+        yield from self.helpers
 
 
 async def spawn(
@@ -138,7 +147,7 @@ async def spawn(
     *,
     walls: Walls = NO_WALLS,
     umask: int = -1,
-    control: RelayControl | None = None,
+    handoff: socket.socket | None = None,
 ) -> MainProcess:
     """Starts a process for `plan` and registers it with `orphans`.
 
@@ -147,18 +156,18 @@ async def spawn(
         procs: the `cgroup.procs` to join.
         walls: decide which of the plan's paths take effect.
         umask: negative keeps this process's own.
-        control: for the plan's network, if that is outgoing.
+        handoff: listens for the plan's network, if that has a handoff.
 
     Raises:
         OSError: running the command, joining or mounting failed.
     """
     options = [f"cgroup={procs}"] if procs else []
     options += view_options(plan, walls)
-    network = network_option(plan.network, control)
-    options += [f"network={network}"] if network is not None else []
+    options += network_options(plan.network, handoff)
+    plan = replace(plan, environment=view_environment(plan, walls))
     with orphans.starting():
         report, report_end = os.pipe2(os.O_CLOEXEC)
-        passed = [report_end] if control is None else [report_end, control.container.fileno()]
+        passed = [report_end] if handoff is None else [report_end, handoff.fileno()]
         try:
             starter = _fork(plan, output, passed, options, umask)
         except (OSError, ValueError):
@@ -266,13 +275,18 @@ def _fork(
 def _started(
     starter: "subprocess.Popen[bytes]", report: bytearray, orphans: Orphans
 ) -> MainProcess:
+    helpers: dict[int, str] = {}
+    pids = None
     for line in report.decode().splitlines():
-        if line.startswith("started "):
-            init, main = map(int, line.split()[1:])
-            starter.wait()
-            orphans.forget(starter.pid)
-            return MainProcess(starter, orphans, (init, main))
-    return MainProcess(starter, orphans)
+        match line.split():
+            case ["helper", pid, name]:
+                helpers[int(pid)] = name
+            case ["started", init, main]:
+                pids = int(init), int(main)
+    if pids is not None:
+        starter.wait()
+        orphans.forget(starter.pid)
+    return MainProcess(starter, orphans, pids, helpers)
 
 
 def _failure(report: bytearray) -> OSError | None:

@@ -15,13 +15,32 @@ from sagehen.agent.launchers.launcher import LaunchPlan
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["NO_WALLS", "OPT_ML", "Wall", "Walls", "unseen_file", "unwanted_walls", "view_options"]
+__all__ = [
+    "NO_WALLS",
+    "OPT_ML",
+    "Wall",
+    "Walls",
+    "unseen_file",
+    "unwanted_walls",
+    "view_environment",
+    "view_options",
+]
 
 OPT_ML = Path("/opt/ml")
 ETC = Path("/etc")
+TMP = Path("/tmp")
 SHARED_MEMORY = Path("/dev/shm")
-PRIVATE_FOLDERS = {"/tmp": ("tmp", 0o1777), "/var/tmp": ("var-tmp", 0o1777), "/run": ("run", 0o755)}
-"""names below the container's folder, and modes"""
+PRIVATE_FOLDERS: dict[str, tuple[str, int | None]] = {
+    "/tmp": ("tmp", 0o1777),
+    "/var/tmp": ("var-tmp", 0o1777),
+    "/run": ("run", 0o755),
+    "/run/lock": ("run/lock", 0o1777),
+    "/var/log": ("var-log", None),
+    "/var/cache/nginx": ("var-cache-nginx", None),
+    "/var/lib/nginx": ("var-lib-nginx", None),
+}
+"""names below the container's folder, and modes; None: those of the machine's folder, if there is
+one, with the empty folders in it, as servers do not make theirs"""
 
 
 class Wall(StrEnum):
@@ -58,9 +77,10 @@ def view_options(plan: LaunchPlan, walls: Walls) -> Iterator[str]:
         yield f"cover={view.hidden[0].parent}//{'/'.join(path.name for path in view.hidden)}"
     if plan.own_folder is not None:
         for folder, (name, mode) in PRIVATE_FOLDERS.items():
-            if Path(folder) in view.shown:
+            if Path(folder) in view.shown or (mode is None and not os.path.isdir(folder)):
                 continue
-            yield f"private={folder}//{plan.own_folder / name}//{mode:o}"
+            octal = "" if mode is None else f"{mode:o}"
+            yield f"private={folder}//{plan.own_folder / name}//{octal}"
         yield f"shown={plan.own_folder}"
         if SHARED_MEMORY not in view.shown:
             memory = plan.limits.memory_bytes
@@ -73,6 +93,16 @@ def view_options(plan: LaunchPlan, walls: Walls) -> Iterator[str]:
         yield f"overlay={ETC}"
     if Wall.PROCESSES in walls:
         yield "processes=own"
+
+
+def view_environment(plan: LaunchPlan, walls: Walls) -> dict[str, str]:
+    """The plan's variables by the container's paths: paths of Unix sockets may have 107 bytes."""
+    is_seen = Wall.FILES in walls and plan.base is not None and TMP not in plan.view.shown
+    if is_seen and plan.own_folder is not None:
+        own_tmp = str(plan.own_folder / PRIVATE_FOLDERS[str(TMP)][0])
+        if plan.environment.get("TMPDIR") == own_tmp:
+            return plan.environment | {"TMPDIR": str(TMP)}
+    return plan.environment
 
 
 def unseen_file(plan: LaunchPlan) -> Path | None:

@@ -98,6 +98,47 @@ def test_the_part_of_a_log_that_tells_most(lines: list[str], told: str) -> None:
     assert explain(lines) == told
 
 
+NODE = """
+/srv/serve.js:4
+if (mode === "crash") throw new Error("weights.bin is not there");
+                      ^
+
+Error: weights.bin is not there
+    at Object.<anonymous> (/srv/serve.js:4:29)
+    at Module._compile (node:internal/modules/cjs/loader:1554:14)
+
+Node.js v20.20.2
+"""
+JAVA = """
+Exception in thread "main" java.lang.IllegalStateException: no model
+\tat Serve.load(Serve.java:9)
+\tat Serve.main(Serve.java:4)
+Caused by: java.nio.file.NoSuchFileException: /opt/ml/model/weights.bin
+\tat java.base/sun.nio.fs.UnixException.translateToIOException(UnixException.java:92)
+\t... 2 more
+"""
+GO = """
+panic: open /opt/ml/model/weights.bin: no such file or directory
+
+goroutine 1 [running]:
+main.main()
+\t/srv/serve.go:12 +0x1d
+exit status 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (NODE, "Error: weights.bin is not there"),
+        (JAVA, "Caused by: java.nio.file.NoSuchFileException: /opt/ml/model/weights.bin"),
+        (GO, "panic: open /opt/ml/model/weights.bin: no such file or directory"),
+    ],
+)
+def test_the_error_above_a_stack_trace_is_told_and_not_the_trace(log: str, told: str) -> None:
+    assert explain(log.splitlines()) == told
+
+
 def test_a_reason_fits_describe_endpoint() -> None:
     reason = failed_ping("primary", "AllTraffic", "x" * 5000)
     assert len(reason) == 1024

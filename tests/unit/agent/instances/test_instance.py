@@ -205,7 +205,8 @@ async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
         await watched.reaches(InstanceState.FAILED)
         reason = watched.instance.report.failure_reason
         assert reason is not None
-        assert "/ping did not answer 200 within 0.5 s" in reason
+        # It may not listen yet on a busy machine.
+        assert re.search("/ping did not answer 200 within 0.5 s; (it answered|nothing)", reason)
     assert containers(node) == []
 
 
@@ -268,11 +269,16 @@ async def test_a_model_may_take_as_long_to_load_as_the_health_check_allows(
             await watched.reaches(InstanceState.IN_SERVICE)
             return
         await watched.reaches(InstanceState.FAILED)
-        assert watched.instance.report.failure_reason == (
-            "The primary container for production variant AllTraffic did not pass the ping health "
-            "check. Please check CloudWatch logs for this endpoint. "
-            "(/ping did not answer 200 within 1.5 s; it logged nothing)"
+        reason = watched.instance.report.failure_reason
+        assert reason is not None
+        sentence, _, cause = reason.partition(" (")
+        assert sentence == (
+            "The primary container for production variant AllTraffic did not pass the ping "
+            "health check. Please check CloudWatch logs for this endpoint."
         )
+        # On a busy machine it does not listen yet.
+        told = r"/ping did not answer 200 within 1\.5 s; (it answered 503; )?it logged nothing\)"
+        assert re.fullmatch(told, cause)
     assert containers(node) == []
 
 

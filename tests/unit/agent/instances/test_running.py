@@ -80,6 +80,29 @@ async def test_a_ping_that_answers_reports_the_slots(make, monkeypatch) -> None:
     assert container.slots == 5
 
 
+async def test_a_ping_that_is_answered_wrongly_is_described(make, monkeypatch) -> None:
+    answers = iter([LocalAnswer(404, b""), Unavailable("late"), Unavailable("refused")])
+
+    async def exchange(*_: object, **__: object) -> LocalAnswer:
+        match next(answers, None):
+            case None:
+                return LocalAnswer(200, b"")
+            case Unavailable() as error if str(error) == "late":
+                raise error from TimeoutError()
+            case Unavailable() as error:
+                raise error
+            case answer:
+                return answer
+
+    monkeypatch.setattr(module, "call_once", exchange)
+    container, _ = make()
+    problems = []
+    while not await container.is_healthy():
+        problems.append(container.ping_problem)
+    assert problems == ["it answered 404", "it did not answer within 2 s", ""]
+    assert container.ping_problem == ""
+
+
 async def test_the_ports_that_it_listens_on_instead(make) -> None:
     container, process = make()
     nothing = "nothing listens on port 8080 (SAGEMAKER_BIND_TO_PORT)"

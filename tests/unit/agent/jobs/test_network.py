@@ -20,6 +20,9 @@ from sagehen.frame.job_specs import JobOutcome
 from support.jobs import JobsUnderTest, MakeSpec
 from support.mounts import may_mount
 
+PORT_RANGES = 2_500
+"""of ports below those that the kernel gives to clients"""
+
 # Each host listens on one and the same port, at its own name; the second is heard by the first.
 MEET = """
 import json, os, socket, time
@@ -51,9 +54,12 @@ def number(one: JobNetwork) -> int:
 
 @pytest.fixture
 def claimed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
-    """Of networks that no job of another test has, which may run at the same time."""
+    """Of networks that no job of another test has, which may run at the same time.
+
+    Nor may it have their ports: who claims a network listens on its port for a moment.
+    """
     monkeypatch.setattr(network, "_CLAIM", f"test-{os.getpid()}")
-    monkeypatch.setattr(network, "FIRST_PORT", 10_500)
+    monkeypatch.setattr(network, "FIRST_PORT", 10_500 + os.getpid() % PORT_RANGES * 8)
     with ExitStack() as stack:
         yield stack
 

@@ -141,7 +141,10 @@ os.setgroups([]); os.setgid(user); os.setuid(user)
 reader, writer = os.pipe()
 script = 'id -u; id -g; stat -c %u /opt/ml; echo 1 > /opt/ml/out; grep CapEff /proc/self/status'
 command = [sys.executable, "-ISs", program, str(os.getpid()), str(writer)]
-command += [f"base={base}/ml", f"hosts={base}/hosts", f"cover={base}//secret", "--"]
+command += [f"base={base}/ml", f"hosts={base}/hosts", f"cover={base}//secret"]
+command += [f"private={base}/logs//{base}/ml/logs//", f"private={base}/closed//{base}/ml/closed//"]
+command += ["--"]
+script += f'; cd {base}/logs; ls -A . nginx; echo 1 > nginx/access.log; echo 1 > {base}/closed/log'
 script += f'; cat /etc/hosts; ls {base}; test ! -w {base} && echo hidden'
 process = subprocess.Popen([*command, "sh", "-c", script], pass_fds=(writer,))
 os.close(writer)
@@ -157,6 +160,9 @@ def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
     (base / "ml").mkdir()
     (base / "hosts").write_text("127.77.0.1 algo-1\n")
     (base / "secret").write_text("secret")
+    (base / "logs" / "nginx").mkdir(parents=True)
+    (base / "logs" / "nginx" / "access.log").write_text("of the machine")
+    (base / "closed").mkdir(mode=0o700)
     program = base / "become_container.py"
     for module in (become_container, container_files):
         shutil.copy(module.__file__, base)
@@ -173,8 +179,13 @@ def test_who_is_not_root_has_it_too_and_no_more_rights_than_before() -> None:
         )
         said = ran.stdout.split()
         rights = [*(["65534"] * 3), "CapEff:", "0" * 16]
-        seen = ["127.77.0.1", "algo-1", "__pycache__", *PROGRAMS, "hosts", "ml", "hidden"]
-        assert said == [*rights, *seen, "0"], ran.stderr
+        logs = [".:", "nginx", "nginx:"]
+        listed = sorted(["__pycache__", *PROGRAMS, "closed", "hosts", "logs", "ml"])
+        seen = ["127.77.0.1", "algo-1", *listed, "hidden", "0"]
+        assert said == [*rights, *logs, *seen], ran.stderr
+        assert (base / "ml" / "logs" / "nginx" / "access.log").read_text() == "1\n"
+        assert (base / "ml" / "closed" / "log").stat().st_uid == NOBODY
+        assert not os.listdir(base / "closed")
         assert (base / "ml" / "out").stat().st_uid == NOBODY
     finally:
         shutil.rmtree(base)

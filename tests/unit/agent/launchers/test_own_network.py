@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from sagehen.agent.launchers import own_network
@@ -187,6 +188,10 @@ async def test_nothing_stays_behind_when_it_ends(short_path: Path) -> None:
     network = NetworkPlan(outgoing=True, handoff=short_path / "s")
     process = await launcher.start(plan(short_path, network, "sleep", "1000"))
     assert len(launcher._orphans._expected) == 3, "the container, and two that serve it"
+    helpers = [psutil.Process(pid) for pid in launcher._orphans._expected - {process.pid}]
+    # Not before they have begun: until then they are copies of the one that forked them.
+    await eventually(lambda: {each.name() for each in helpers} == {"relay", "hand_over"})
+    assert {each.cmdline()[0] for each in helpers} == {"sagehen relay", "sagehen hand_over"}
     process.kill()
     await process.wait()
     await eventually(lambda: not launcher._orphans._expected)

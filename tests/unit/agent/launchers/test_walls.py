@@ -16,10 +16,17 @@ import pytest
 
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.limits import Limits
+from sagehen.agent.launchers import walls
 from sagehen.agent.launchers.launcher import LaunchPlan, View
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
-from sagehen.agent.launchers.walls import Wall, unseen_file, view_options
+from sagehen.agent.launchers.walls import (
+    NO_WALLS,
+    Wall,
+    unseen_file,
+    view_environment,
+    view_options,
+)
 from support.mounts import may_mount
 
 ALL = frozenset(Wall)
@@ -60,6 +67,30 @@ async def test_two_containers_may_write_the_same_paths(tmp_path: Path) -> None:
     assert said == [["one", "one"], ["two", "two"]]
     assert "model.txt" not in os.listdir("/tmp")
     assert (tmp_path / "one" / "tmp" / "model.txt").read_text() == "one\n"
+
+
+@may_mount
+async def test_logs_are_its_own_in_the_folders_that_the_machine_has(tmp_path: Path) -> None:
+    """Entry points of images link /var/log/nginx/access.log to /dev/stdout, as root everyone's."""
+    script = "touch /var/log/$0.log /run/lock/$0; cd /var/log; find . -type f; find . -type d"
+    plans = [plan(tmp_path, "sh", "-c", script, name, name=name) for name in ("one", "two")]
+    folders = [
+        f"./{entry.name}" for entry in os.scandir("/var/log") if entry.is_dir(follow_symlinks=False)
+    ]
+    for (file, *found), name in zip(
+        await asyncio.gather(*map(say, plans)), ("one", "two"), strict=True
+    ):
+        assert file == f"./{name}.log"
+        assert sorted(found) == sorted([".", *folders])
+    assert not {"one.log", "two.log"} & set(os.listdir("/var/log"))
+
+
+def test_folders_that_the_machine_lacks_are_not_made(tmp_path: Path, monkeypatch) -> None:
+    folders = {"/var/log": ("var-log", None), str(tmp_path / "not-there"): ("not-there", None)}
+    monkeypatch.setattr(walls, "PRIVATE_FOLDERS", folders)
+    options = list(view_options(plan(tmp_path, "true"), ALL))
+    own = tmp_path / "primary" / "var-log"
+    assert [one for one in options if one.startswith("private=")] == [f"private=/var/log//{own}//"]
 
 
 @may_mount
@@ -254,6 +285,29 @@ async def test_while_one_starts_no_child_is_taken_for_an_orphan(monkeypatch) -> 
     assert psutil.Process(child.pid).is_running()
     child.kill()
     await child.wait()
+
+
+@may_mount
+async def test_unix_sockets_fit_into_its_folder_for_temporary_files(tmp_path: Path) -> None:
+    """PyTriton and multiprocessing make sockets there; a home's path may be long."""
+    given = plan(tmp_path / ("long" * 20), "sh", "-c", "touch $TMPDIR/made; echo $TMPDIR")
+    assert given.own_folder is not None
+    own = given.own_folder / "tmp"
+    environment = given.environment | {"TMPDIR": str(own)}
+    assert await say(replace(given, environment=environment)) == ["/tmp"]
+    assert (own / "made").exists()
+    chosen = given.environment | {"TMPDIR": "/var/tmp"}
+    assert await say(replace(given, environment=chosen)) == ["/var/tmp"]
+
+
+def test_temporary_files_stay_in_its_folder_if_it_has_no_tmp_of_its_own(tmp_path: Path) -> None:
+    given = plan(tmp_path, "true")
+    assert given.own_folder is not None
+    given = replace(given, environment={"TMPDIR": str(given.own_folder / "tmp")})
+    shown = replace(given, view=View(shown=(Path("/tmp"),)))
+    for one, up in ((given, NO_WALLS), (shown, ALL)):
+        assert view_environment(one, up) == given.environment
+    assert view_environment(given, ALL) == {"TMPDIR": "/tmp"}
 
 
 def test_without_the_wall_of_files_no_other_stands(tmp_path: Path) -> None:

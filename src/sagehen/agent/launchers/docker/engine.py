@@ -22,6 +22,8 @@ __all__ = ["AttachedOutput", "Engine", "open_engine"]
 
 CALL_SECONDS = 60
 """of one call; pulls, logs and waits take as long as they take"""
+PULL_SILENCE_SECONDS = 300
+"""an engine that pulls tells its progress several times a second"""
 CONNECTIONS = 16
 _FRAME = struct.Struct(">BxxxL")
 """before each piece of output: its stream and length"""
@@ -66,20 +68,31 @@ class Engine:
         )
 
     def pull(self, name: str, seconds: float) -> None:
+        """Blocks for `seconds` and up to PULL_SILENCE_SECONDS more."""
         deadline = time.monotonic() + seconds
-        with _translated(self._host):
-            # Users log in at any time.
-            self._client.reload_config()
-            failure = None
-            for line in self._client.pull(name, stream=True, decode=True):
-                # An error in mid-stream comes with status 200.
-                failure = line.get("error", failure)
-                if time.monotonic() > deadline:
+        silence = min(seconds, PULL_SILENCE_SECONDS)
+        failure = None
+        with _translated(self._host), contextlib.closing(self._open_puller(silence)) as puller:
+            try:
+                for line in puller.pull(name, stream=True, decode=True):
+                    # An error in mid-stream comes with status 200.
+                    failure = line.get("error", failure)
+                    if time.monotonic() > deadline:
+                        raise EngineError(
+                            f"it took longer than {seconds:g} s (docker_pull_timeout_seconds)"
+                        )
+            except (DockerException, HTTPError, OSError) as error:
+                if isinstance(_root_cause(error), TimeoutError):
                     raise EngineError(
-                        f"it took longer than {seconds:g} s (setting docker_pull_timeout_seconds)"
-                    )
+                        f"nothing came from the registry for {silence:g} s"
+                    ) from error
+                raise
         if failure is not None:
             raise EngineError(str(failure))
+
+    def _open_puller(self, silence: float) -> APIClient:
+        # It reads the logins of now: users log in at any time.
+        return _Puller(self._host, self._client.api_version, timeout=silence)
 
     def create(self, request: dict[str, Any], name: str) -> str:
         with _translated(self._host):
@@ -154,6 +167,16 @@ class Engine:
         self._client.close()
 
 
+class _Puller(APIClient):  # type: ignore[misc]
+    """Bounds also the silence of pulls, for which the library waits without end: neither the engine
+    nor the library notices a registry that does not answer."""
+
+    def send(self, request: Any, **options: Any) -> Any:
+        if options.get("timeout") is None:
+            options["timeout"] = self.timeout
+        return super().send(request, **options)
+
+
 class AttachedOutput:
     """The output of a container; iteration ends with its output, or when the engine is gone."""
 
@@ -197,9 +220,14 @@ def _text(error: APIError) -> str:
 
 def _cause(error: BaseException) -> str:
     """Returns the operating system's message, which lies below three libraries' own."""
+    root = _root_cause(error)
+    return getattr(root, "strerror", None) or str(root) or type(root).__name__
+
+
+def _root_cause(error: BaseException) -> BaseException:
     while (below := error.__cause__ or error.__context__) is not None:
         error = below
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return error
 
 
 def _read_exactly(stream: Any, size: int) -> bytes:

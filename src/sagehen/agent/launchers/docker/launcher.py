@@ -5,9 +5,10 @@ import contextlib
 import logging
 import os
 import secrets
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,7 +48,7 @@ __all__ = ["DockerLauncher", "uses_docker"]
 log = logging.getLogger(__name__)
 
 THREADS = 8
-"""calls at once; a start takes half a second, and a pull as long as it takes"""
+"""calls at once, without pulls; a start takes half a second"""
 NO_NETWORK = "none"
 # Containers of different endpoints do not see each other.
 _APART = {"com.docker.network.bridge.enable_icc": "false"}
@@ -167,7 +168,7 @@ class DockerLauncher:
             log.info("The image %s is pulled.", name)
             try:
                 async with asyncio.timeout(seconds):
-                    await self._call(engine.pull, name, seconds)
+                    await _call_apart(engine.pull, name, seconds)
                 info = await self._call(engine.find_image, name)
             except TimeoutError:
                 reason = f"it took longer than {seconds:g} s (docker_pull_timeout_seconds)"
@@ -300,6 +301,26 @@ class DockerLauncher:
 
     async def _call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+
+async def _call_apart(function: Callable[..., None], *arguments: Any) -> None:
+    """Calls in a thread of its own, which goes on if nobody waits any more.
+
+    No number of pulls that hang holds up other containers, or the end of this process.
+    """
+    done: Future[None] = Future()
+    done.set_running_or_notify_cancel()
+
+    def call() -> None:
+        try:
+            function(*arguments)
+        except BaseException as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=call, name="docker pull", daemon=True).start()
+    await asyncio.wrap_future(done)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from sagehen.agent.errors import CannotStart
+from sagehen.agent.launchers.docker.launcher import THREADS
 from sagehen.agent.launchers.docker.leftovers import AGENT_LABEL, HOME_LABEL, PATH_LABEL
 
 MULTI_MODEL = "com.amazonaws.sagemaker.capabilities.multi-models"
@@ -71,6 +72,39 @@ async def test_a_pull_that_fails_says_why(engine, make_launcher, change) -> None
         await make_launcher().start(change(uri=uri))
     assert "aws ecr get-login-password --region us-east-1" in str(failure.value)
     assert engine.containers == {}
+
+
+async def test_pulls_that_hang_hold_up_no_other_container(
+    engine, make_launcher, plan, change, until
+) -> None:
+    engine.pull_gate = asyncio.Event()
+    launcher = make_launcher(docker_pull_timeout_seconds=600)
+    hanging = [
+        asyncio.create_task(launcher.start(change(uri=f"hangs-{number}:1")))
+        for number in range(2 * THREADS)
+    ]
+    await until(lambda: len(engine.pulls) == 2 * THREADS)
+    await launcher.start(plan)
+    assert engine.only.request["Image"] == "mine:1"
+    engine.pull_gate.set()
+    failures = await asyncio.gather(*hanging, return_exceptions=True)
+    assert all("manifest unknown" in str(failure) for failure in failures)
+
+
+async def test_a_pull_takes_no_longer_than_the_setting(engine, make_launcher, change) -> None:
+    engine.pull_gate = asyncio.Event()
+    launcher = make_launcher(docker_pull_timeout_seconds=0.1)
+    with pytest.raises(CannotStart, match=r"longer than 0\.1 s \(docker_pull_timeout_seconds\)"):
+        await launcher.start(change(uri="hangs:1"))
+
+
+async def test_a_registry_that_says_nothing_is_given_up(
+    engine, make_launcher, change, monkeypatch
+) -> None:
+    engine.pull_gate = asyncio.Event()
+    monkeypatch.setattr("sagehen.agent.launchers.docker.engine.PULL_SILENCE_SECONDS", 0.1)
+    with pytest.raises(CannotStart, match=r"nothing came from the registry for 0\.1 s"):
+        await make_launcher().start(change(uri="hangs:1"))
 
 
 async def test_a_multi_model_image_needs_its_label(engine, make_launcher, change) -> None:

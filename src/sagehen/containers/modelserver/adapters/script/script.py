@@ -19,6 +19,7 @@ from sagehen.containers.modelserver.adapters.script.handlers import (
     is_streamed,
     iter_pieces,
 )
+from sagehen.containers.modelserver.adapters.script.model_builder import prepare_model_builder
 from sagehen.containers.modelserver.adapters.shared.codecs import JSON, TEXT_TYPES, accepted_type
 from sagehen.containers.modelserver.contract import (
     BatchModel,
@@ -138,6 +139,7 @@ def load_script(
 ) -> "ScriptModel":
     """Raises what the user's code raises."""
     add_aws_modules()
+    prepare_model_builder(script.folder / script.file_name)
     if not environment.multi_model:
         module = import_shared(script.folder, script.module)
         return ScriptModel(module, model_dir, defaults, environment)
@@ -244,11 +246,19 @@ def _with_arguments(function: Callable[..., Any], count: int) -> Callable[..., A
     return without_context
 
 
+def _is_response(result: Any) -> bool:
+    """Whether it is Flask's, or `worker.Response` of sagemaker_containers, which is one too."""
+    return all(hasattr(result, name) for name in ("get_data", "mimetype", "status_code"))
+
+
 def _to_answer(result: Any, accept: str, context: Context) -> ModelAnswer:
-    """Accepts a body, whole or streamed, and its type."""
+    """Accepts a body, whole or streamed, and its type, or a Response."""
     content_type = accept
     if isinstance(result, tuple) and len(result) == 2:
         result, content_type = result
+    elif _is_response(result):
+        context.set_response_status(result.status_code)
+        result, content_type = result.get_data(), result.mimetype
     body, rest = b"", None
     if is_streamed(result):
         # An error before the first piece is an ordinary one.

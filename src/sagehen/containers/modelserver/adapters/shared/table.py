@@ -65,8 +65,9 @@ def _delimiter(line: bytes) -> bytes:
 def parse_libsvm(body: bytes, columns: int | None = None) -> Table:
     """Reads `[label] index:value …` lines; other cells are missing.
 
-    Indices start at 0, or at 1 if none is 0. Without `columns`, the highest index sets the width.
-    An index beyond `columns` gives a table without cells that has the width needed.
+    An index is a column's, from 0 on, as where XGBoost reads training data: a model of data with
+    indices from 1 on has a column 0 that is always missing. Without `columns`, the highest index
+    sets the width. An index beyond `columns` gives a table without cells, of the width needed.
 
     Raises ValueError.
     """
@@ -76,8 +77,7 @@ def parse_libsvm(body: bytes, columns: int | None = None) -> Table:
         raise ValueError("it has no index:value")
     if min(indices) < 0:
         raise ValueError(f"index {min(indices)} is below 0")
-    offset = 1 if min(indices) >= 1 else 0
-    width = max(indices) - offset + 1
+    width = max(indices) + 1
     if columns is not None and width > columns:
         return Table(len(rows), width, array("f"))
     columns = columns or width
@@ -86,7 +86,7 @@ def parse_libsvm(body: bytes, columns: int | None = None) -> Table:
     cells = array("f", [_NAN]) * (len(rows) * columns)
     for at, row in enumerate(rows):
         for index, value in row:
-            cells[at * columns + index - offset] = value
+            cells[at * columns + index] = value
     return Table(len(rows), columns, cells)
 
 

@@ -14,11 +14,12 @@ from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.async_inference.dispatch.attempt import RequestAttempt
 from sagehen.services.sagemaker.async_inference.dispatch.claims import LeasedRequest
 from sagehen.services.sagemaker.async_inference.dispatch.completion import Endings
+from sagehen.services.sagemaker.async_inference.dispatch.containers import Containers
 from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
 from sagehen.services.sagemaker.async_inference.dispatch.dispatcher import AsyncDispatcher
 from sagehen.services.sagemaker.async_inference.dispatch.inputs import Inputs
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
-from sagehen.services.sagemaker.async_inference.dispatch.invoke import ContainerInvoker, Containers
+from sagehen.services.sagemaker.async_inference.dispatch.invoke import ContainerInvoker
 from sagehen.services.sagemaker.async_inference.dispatch.notices import MAX_BODY_BYTES
 from sagehen.services.sagemaker.async_inference.dispatch.outputs import OutputWriter
 from sagehen.state.database import Database
@@ -54,7 +55,7 @@ def make_dispatcher(
         invoker = ContainerInvoker(
             objects=objects,
             inputs=Inputs(database, objects, threads, clock, settings.max_async_input_bytes),
-            containers=Containers(),
+            containers=Containers(clock),
             threads=threads,
             retry=retry,
             clock=clock,

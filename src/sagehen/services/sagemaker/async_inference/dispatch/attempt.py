@@ -28,6 +28,12 @@ from sagehen.services.sagemaker.async_inference.dispatch.completion import (
     EndedAttempt,
     Endings,
 )
+from sagehen.services.sagemaker.async_inference.dispatch.containers import (
+    ContainerReply,
+    InputBroken,
+    InstanceLost,
+    NotStarted,
+)
 from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
 from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     AsyncFailure,
@@ -38,10 +44,6 @@ from sagehen.services.sagemaker.async_inference.dispatch.failures import (
 from sagehen.services.sagemaker.async_inference.dispatch.invoke import (
     MAX_LOGGED_BYTES,
     ContainerInvoker,
-    ContainerReply,
-    InputBroken,
-    InstanceLost,
-    NotStarted,
 )
 from sagehen.services.sagemaker.async_inference.dispatch.outputs import OutputWriter, Spool
 from sagehen.services.sagemaker.async_inference.records import (

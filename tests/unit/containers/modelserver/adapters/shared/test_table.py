@@ -36,16 +36,16 @@ def test_what_is_no_csv_of_numbers(body):
         parse_csv(body)
 
 
-def test_libsvm_counts_from_0_or_1():
-    assert cells(parse_libsvm(b"1 1:5 3:7", 3)) == [5, None, 7]
+def test_libsvm_counts_as_xgboost_does_where_it_reads_training_data():
+    assert cells(parse_libsvm(b"1 1:5 3:7", 4)) == [None, 5, None, 7]
     assert cells(parse_libsvm(b"0:5 2:7\n1:6", 3)) == [5, None, 7, None, 6, None]
-    assert cells(parse_libsvm(b"1\n1:5", 2)) == [None, None, 5, None]
-    assert parse_libsvm(b"0 1:1 9:1").columns == 9
+    assert cells(parse_libsvm(b"1\n1:5", 2)) == [None, None, None, 5]
+    assert parse_libsvm(b"0 1:1 9:1").columns == 10
 
 
 def test_libsvm_beyond_the_model_says_how_wide_it_is():
     table = parse_libsvm(b"1:1 9:1", 3)
-    assert (table.columns, len(table.cells)) == (9, 0)
+    assert (table.columns, len(table.cells)) == (10, 0)
 
 
 @pytest.mark.parametrize("body", [b"a:1", b"1:b", b"-1:2", b"1:1:1", b"1", b"1,2"])

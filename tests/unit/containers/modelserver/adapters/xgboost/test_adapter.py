@@ -141,7 +141,7 @@ def test_columns_may_be_missing_at_the_end(regressor, put_model, load, base_dir)
         (b"1,2,3,4", "", 415, "it has no index:value"),
         (b"12345678", "application/x-recordio-protobuf", 415, "magic"),
         (b"1,2,3,4,5", "text/csv", 400, "Unable to evaluate payload provided: Feature size of csv"),
-        (b"1:1 9:1", "text/libsvm", 400, "9 is larger than feature size of trained model 4"),
+        (b"1:1 9:1", "text/libsvm", 400, "10 is larger than feature size of trained model 4"),
     ],
 )
 def test_bad_input_is_refused_in_sagemakers_words(

@@ -28,7 +28,6 @@ async def test_a_request_is_answered(bench) -> None:
         "X-Amzn-SageMaker-Custom-Attributes": "c=1",
         "X-Amzn-SageMaker-Inference-Id": "id 0000",
         "Content-Length": "4",
-        "Connection": "close",
     }
     ended = bench.get(sequence)
     assert (ended.state, ended.attempt, ended.outcome.status) == ("SUCCEEDED", 1, 200)

@@ -5,29 +5,19 @@ from typing import Any
 from . import content_types
 
 
-class Response(tuple[Any, str]):
-    """A body with its media type: what the model server takes from an output_fn."""
+class Response:
+    """An answer, as the model server takes it from an output_fn."""
 
-    __slots__ = ()
-
-    def __new__(
-        cls,
+    def __init__(
+        self,
         response: Any = None,
         accept: str | None = None,
         status: int = 200,
         mimetype: str | None = None,
-    ) -> "Response":
-        if status != 200:
-            raise ValueError(
-                f"worker.Response has the status {status}, and only 200 can be answered this way; "
-                "raise sagemaker_inference.errors.GenericInferenceToolkitError instead."
-            )
-        return super().__new__(cls, (response, mimetype or accept or content_types.JSON))
+    ) -> None:
+        self.response = response
+        self.status_code = status
+        self.mimetype = mimetype or accept or content_types.JSON
 
-    @property
-    def response(self) -> Any:
-        return self[0]
-
-    @property
-    def mimetype(self) -> str:
-        return self[1]
+    def get_data(self) -> Any:
+        return self.response

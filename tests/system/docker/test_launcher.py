@@ -10,26 +10,10 @@ import tarfile
 import pytest
 
 from support.deploy import ROLE, pack
-from support.docker.engine import running_engine
-from support.docker.images import derive_image, import_image
+from support.docker.endpoints import CAPABILITY, containers_of
 from support.server import eventually
 
-CAPABILITY = "com.amazonaws.sagemaker.capabilities"
 MEMORY = 256 * 2**20
-
-
-@pytest.fixture(scope="module")
-def engine():
-    with running_engine() as client:
-        import_image(client, "plain:1")
-        for name, change in (
-            ("mine:1", f"LABEL {CAPABILITY}.accept-bind-to-port=true"),
-            ("many:1", f"LABEL {CAPABILITY}.multi-models=true"),
-            ("bare:1", "ENV PATH=/usr/bin"),
-            ("user:1", "USER 1234:1234"),
-        ):
-            derive_image(client, name, "plain:1", change)
-        yield client
 
 
 @pytest.fixture(scope="module")
@@ -44,61 +28,6 @@ def server(engine, make_server):
 
 
 ECR = "123456789012.dkr.ecr.eu-west-1.amazonaws.com"
-
-
-class Images:
-    """Deploys images with a model that multiplies."""
-
-    def __init__(self, server, deploy):
-        self.server, self.deploy = server, deploy
-        self.deploy.s3.create_bucket(Bucket="models")
-
-    def container(self, image, factor=2.0, **members):
-        key = f"factor-{factor}.tar.gz"
-        self.deploy.s3.put_object(Bucket="models", Key=key, Body=pack({"factor": str(factor)}))
-        return {"Image": image, "ModelDataUrl": f"s3://models/{key}", **members}
-
-    def create(self, name, *containers, count=1, isolated=False, **config):
-        sagemaker = self.deploy.sagemaker
-        one = {"PrimaryContainer": containers[0]}
-        sagemaker.create_model(
-            ModelName=name,
-            ExecutionRoleArn=ROLE,
-            EnableNetworkIsolation=isolated,
-            **(one if len(containers) == 1 else {"Containers": list(containers)}),
-        )
-        variant = {
-            "VariantName": "AllTraffic",
-            "ModelName": name,
-            "InstanceType": "ml.m5.large",
-            "InitialInstanceCount": count,
-        }
-        sagemaker.create_endpoint_config(
-            EndpointConfigName=name, ProductionVariants=[variant], **config
-        )
-        sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
-        return self.deploy.settled(name)
-
-    def fails(self, name, *containers, **members):
-        described = self.create(name, *containers, **members)
-        assert described["EndpointStatus"] == "Failed", described
-        return described["FailureReason"]
-
-    def invoke(self, name, body, **params):
-        answer = self.deploy.runtime.invoke_endpoint(EndpointName=name, Body=body, **params)
-        return answer["Body"].read().decode()
-
-    def delete(self, name):
-        self.deploy.sagemaker.delete_endpoint(EndpointName=name)
-
-
-@pytest.fixture(scope="module")
-def images(server, deploy):
-    return Images(server, deploy)
-
-
-def containers_of(engine, endpoint):
-    return engine.containers.list(filters={"label": f"sagehen.endpoint={endpoint}"})
 
 
 @pytest.fixture(scope="module")

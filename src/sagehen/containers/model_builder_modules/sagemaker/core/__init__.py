@@ -1,0 +1,1 @@
+"""The package's place in the SDK 3."""

@@ -1,0 +1,3 @@
+"""The place of `sagemaker.serializers` in the SDK 3."""
+
+from ...serializers import *  # noqa: F403

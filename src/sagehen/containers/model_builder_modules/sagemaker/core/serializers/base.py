@@ -1,0 +1,3 @@
+"""The module that the pickles of the SDK 3 name."""
+
+from ...serializers import *  # noqa: F403
