@@ -211,7 +211,7 @@ def container_of(gateway: Side) -> Side:
         endpoints = json.load(answer)["endpoints"]
     (endpoint,) = (candidate for candidate in endpoints if candidate["name"] == "house")
     ((instance,),) = [variant["instances"] for variant in endpoint["variants"]]
-    path = instance["address"].removeprefix("unix:")
+    path = instance["address"].partition(":")[2]
     return Side("The container, called directly", path, 0, partial(plain_request, 80))
 
 

@@ -206,9 +206,16 @@ class Request:
     """A request over a link, and what came back; it is its own waiter and receiver."""
 
     def __init__(
-        self, client: Any, body: bytes = b"", lines: bytes = b"", path: bytes = b"/invocations"
+        self,
+        client: Any,
+        body: bytes = b"",
+        lines: bytes = b"",
+        path: bytes = b"/invocations",
+        at_once: int | None = None,
     ) -> None:
+        """`at_once`: bytes of the body that are sent at first."""
         self._path, self._lines, self._sent_body = path, lines, body
+        self._at_once = at_once
         self._client = client
         self.call: Any = None
         self.was_refused = False
@@ -237,7 +244,8 @@ class Request:
 
     def connected(self, call: Any) -> None:
         self.call = call
-        call.send(self, self._path, self._lines, [self._sent_body], len(self._sent_body))
+        body = self._sent_body
+        call.send(self, self._path, self._lines, [body[: self._at_once]], len(body))
 
     def refused(self) -> None:
         self.was_refused = True
@@ -256,7 +264,8 @@ class Request:
     def answer_breaks(self) -> None:
         self._event("breaks")
 
-    def upstream_full(self) -> None: ...
+    def upstream_full(self) -> None:
+        self._event("full")
 
     def upstream_drained(self) -> None:
         self._event("drained")

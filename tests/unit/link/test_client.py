@@ -6,6 +6,7 @@ import os
 import pytest
 
 from sagehen.link import client as client_module
+from sagehen.link import client_stream
 from sagehen.link.begun_marks import open_begun_marker
 from sagehen.link.client import LinkClient
 from sagehen.link.frames import (
@@ -232,7 +233,7 @@ async def test_a_number_is_used_again_with_a_new_generation(house):
         (request,) = await house.requests(1)
         assert request.call._number == generation << 16
         house.container.send(house.answer(request))
-    house.stream._free_numbers = [client_module.MAX_GENERATION << 16]
+    house.stream._free_numbers = [client_stream.MAX_GENERATION << 16]
     (request,) = await house.requests(1)
     assert request.call._number == 1 << 16  # 0 is that of a cell without a mark
 
@@ -257,7 +258,7 @@ async def test_late_frames_of_an_abandoned_request_are_nobodys(house):
 
 
 async def test_with_all_numbers_in_use_the_first_that_is_free_is_taken(house, monkeypatch):
-    monkeypatch.setattr(client_module, "MAX_INDEX", 3)
+    monkeypatch.setattr(client_stream, "MAX_INDEX", 3)
     first, second, *others = await house.requests(4)
     fourth, fifth = await house.requests(2)
     assert fourth.call is None
@@ -328,6 +329,23 @@ async def test_windows_that_are_not_due_end_the_link(house):
     await settle()
     assert request.is_broken
     assert house.container.is_gone
+
+
+async def test_a_body_may_come_later_and_its_owner_is_told_to_pause(house):
+    body = os.urandom(3 * WINDOW_BYTES)
+    request = Request(house.client, body, at_once=WINDOW_BYTES)
+    await settle()
+    assert request.events == []
+    request.call.write(body[WINDOW_BYTES : 2 * WINDOW_BYTES])
+    assert request.events == ["full"]
+    house.container.send(encode_window(request.call._number, WINDOW_BYTES))
+    assert request.events == ["full", "drained"]
+    request.call.write(body[2 * WINDOW_BYTES :])
+    house.container.send(encode_window(request.call._number, WINDOW_BYTES))
+    await settle()
+    frames = [frame for frame in house.container.frames if frame[0] == DATA]
+    assert b"".join(frame[5] for frame in frames) == body
+    assert frames[-1][1] == END
 
 
 # Large answers
@@ -433,6 +451,7 @@ async def test_only_final_statuses_are_answers(house, status):
     one, other = await house.requests(2)
     house.container.send(house.answer(one, status=status), house.answer(other))
     assert one.events == ["breaks"]
+    assert f"status {status}" in one.call.fault
     assert other.is_answered
 
 
@@ -619,7 +638,7 @@ async def test_a_link_that_is_closed_while_it_opens_still_sends_what_waits(house
 
 
 async def test_a_closed_link_that_is_lost_refuses_those_who_wait(house, monkeypatch):
-    monkeypatch.setattr(client_module, "MAX_INDEX", 0)
+    monkeypatch.setattr(client_stream, "MAX_INDEX", 0)
     first, second = await house.requests(2)
     house.client.close()
     house.container.pipe.abort()

@@ -23,6 +23,7 @@ __all__ = [
     "unify_names",
 ]
 
+MAX_SLOTS = 999_999
 _OWN_HANDLER = "sagemaker_inference.default_handler_service"
 
 
@@ -158,6 +159,8 @@ class Environment:
     """Limit for unused environments."""
     variables: Mapping[str, str]
     """The source of these settings."""
+    slots: int | None
+    """Requests at once, as the user has set them; None: as many as the model is ready for."""
     call_queue: int
     """Requests waiting per CallModel."""
     batch_queue: int
@@ -220,6 +223,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         environments_dir=Path(environ.get("SAGEHEN_ENVIRONMENTS", "") or base_dir / "environments"),
         environments_bytes=positive(environ, "SAGEHEN_ENVIRONMENTS_BYTES") or ENVIRONMENTS_BYTES,
         variables=dict(environ),
+        slots=_slots(environ),
         call_queue=queue or CALL_QUEUE_PER_WORKER * workers,
         batch_queue=queue or BATCH_QUEUE,
         batches=read_batch_limits(environ),
@@ -230,6 +234,11 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         gpu=worker_gpu(environ),
         gpu_fraction=read_gpu_fraction(environ),
     )
+
+
+def _slots(environ: Mapping[str, str]) -> int | None:
+    slots = positive(environ, "SAGEHEN_SLOTS")
+    return None if slots is None else min(slots, MAX_SLOTS)
 
 
 def _workers(environ: Mapping[str, str], adapter: str, otherwise: int) -> int:

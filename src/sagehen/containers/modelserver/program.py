@@ -121,7 +121,7 @@ async def _listen(
         api.handle,
         environment.max_body_bytes,
         max_answer_bytes=environment.max_answer_bytes,
-        slots=lambda: api.slots,
+        slots=lambda: environment.slots or api.slots,
     )
     loop = asyncio.get_running_loop()
     bind = environment.bind

@@ -54,6 +54,13 @@ def test_the_xgboost_containers_body_limit_and_its_cap():
     assert read_environment({"SAGEMAKER_MAX_PAYLOAD_IN_MB": "2"}).max_body_bytes == 2 << 20
 
 
+@pytest.mark.parametrize(
+    ("text", "slots"), [("", None), ("1", 1), ("999999", 999_999), ("9" * 30, 999_999)]
+)
+def test_slots_of_the_users_choice_go_over_the_link_too(text, slots):
+    assert read_environment({"SAGEHEN_SLOTS": text}).slots == slots
+
+
 def test_several_models_have_one_worker_each_by_default():
     assert read_environment({"SAGEMAKER_MULTI_MODEL": "true"}).workers == 1
 
