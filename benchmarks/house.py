@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import xgboost
 from load import Tally, connect, summary
 from sides import Failed, Side
 
@@ -26,6 +25,8 @@ class Question(NamedTuple):
 
 def make_model(folder: Path) -> Question:
     """100 trees over six features."""
+    import xgboost
+
     generator = np.random.default_rng(7)
     data = generator.normal([1995, 3000, 4, 2, 1, 1.5], [10, 750, 1, 0.7, 0.2, 1], (20_000, 6))
     data = data.round(2)
@@ -41,6 +42,8 @@ def make_model(folder: Path) -> Question:
 
 def ask_library(question: Question, seconds: float) -> dict[str, float]:
     """The bare call: what a row costs without any server, in the process that holds the model."""
+    import xgboost
+
     booster = xgboost.Booster()
     booster.load_model(question.model)
     booster.set_param({"nthread": 1})

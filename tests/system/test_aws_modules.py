@@ -8,6 +8,7 @@ import tarfile
 import pytest
 from botocore.exceptions import ClientError
 
+from support.cli import run_command
 from support.deploy import ROLE
 
 REGISTRY = "683313688378.dkr.ecr.us-east-1.amazonaws.com"
@@ -161,8 +162,7 @@ def test_a_response_keeps_its_status(pipeline):
     assert (answer["OriginalStatusCode"], answer["OriginalMessage"]) == (415, "no CSV")
 
 
-def test_the_differing_versions_are_shown(pipeline):
-    """In the log at CreateModel, by DescribeEndpoint, and in the container's log."""
+def test_differing_versions_are_told_where_users_look(pipeline):
     import sklearn
 
     (variant,) = pipeline.sagemaker.describe_endpoint(EndpointName="aws-pipeline")[
@@ -171,3 +171,12 @@ def test_the_differing_versions_are_shown(pipeline):
     features, scores = (image["ResolvedImage"] for image in variant["DeployedImages"])
     assert features.startswith(f"sagehen/scikit-learn:scikit-learn-{sklearn.__version__}-python-")
     assert scores.startswith("sagehen/xgboost:xgboost-3.0.")
+    home = pipeline.server.home
+    status = run_command("status", "--home", home)
+    text = f"scikit-learn {sklearn.__version__}, Python "
+    assert f"aws-pipeline: {text}" in " ".join(status.stdout.split())
+    log = (home / "logs" / "control.log").read_text()
+    line = "The model aws-pipeline with the image {image} runs with {text}"
+    image = f"{REGISTRY}/sagemaker-scikit-learn:1.2-1-cpu-py3"
+    assert line.format(image=image, text=text) in log
+    assert "in place of scikit-learn 1.2.1, Python 3.8." in log

@@ -1,15 +1,13 @@
 """GPUs are handed out, counted, shared and handed back: a machine with two, by a stand-in for the
-driver's tool, and one with real GPUs, where there is one."""
+driver's tool. test_gpu_card.py has a real one."""
 
 import json
 import os
 import re
 import shutil
 import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -253,27 +251,3 @@ def test_utilization_is_published(deploy, created, wait_until):
             }
         )
     )
-
-
-@pytest.mark.gpu
-def test_pytorch_uses_a_real_gpu_only_when_it_has_one(make_server, make_deployer):
-    if shutil.which("nvidia-smi") is None or find_spec("torch") is None:
-        pytest.skip("this machine has no GPU, or PyTorch is not installed")
-    script = """
-import torch
-
-def model_fn(folder):
-    return torch.ones(2, device="cuda" if torch.cuda.is_available() else "cpu")
-
-def transform_fn(model, data, content_type, accept):
-    return f"{model.device.type} {torch.cuda.device_count()}", "text/plain"
-"""
-    deploy = make_deployer(make_server())
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True).stdout
-    assert len(free_shares(deploy)) >= 1, listed
-    assert deploy.endpoint("card", script, ONE_WORKER, InstanceType=G5)["EndpointStatus"] == (
-        "InService"
-    )
-    assert deploy.invoke("card") == "cuda 1"
-    assert deploy.endpoint("none", script, ONE_WORKER)["EndpointStatus"] == "InService"
-    assert deploy.invoke("none") == "cpu 0"

@@ -1,5 +1,7 @@
 """What an endpoint's own code may do, and what it may ask for in requirements.txt."""
 
+import importlib.util
+
 import pytest
 from botocore.exceptions import ClientError
 
@@ -62,6 +64,37 @@ def test_a_crash_in_the_users_code_costs_one_request(deploy, needing):
     logs = deploy.server.home / "logs" / "endpoints" / "crashing"
     # The last of it may still be read from the pipe: files are renamed then, and get full.
     eventually(lambda: 0 < size_of_logs(logs) < 25 * 2**20)
+
+
+INSTALLS = """
+import os, subprocess, sys
+
+subprocess.check_call([sys.executable, "-m", "pip", "install", "shade==2.0"])
+subprocess.check_call("pip install lamp", shell=True)
+import lamp, shade
+
+def model_fn(folder):
+    return None
+
+def transform_fn(model, data, content_type, accept):
+    return f"{shade.VERSION} {lamp.VERSION} {shade.__file__}", "text/plain"
+"""
+
+
+def test_what_a_script_installs_is_its_containers_own(deploy, tmp_path):
+    for name, version in {"shade": "2.0", "lamp": "1.0"}.items():
+        make_wheel(tmp_path, name, version)
+    environment = {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(tmp_path),
+        "SAGEMAKER_MODEL_SERVER_WORKERS": "1",
+    }
+    described = deploy.endpoint("installs", INSTALLS, environment)
+    assert described["EndpointStatus"] == "InService", described.get("FailureReason")
+    shade, lamp, file = deploy.invoke("installs").split()
+    assert (shade, lamp) == ("2.0", "1.0")
+    assert file.startswith(str(deploy.server.home / "instances"))
+    assert importlib.util.find_spec("lamp") is None
 
 
 def size_of_logs(folder):

@@ -35,7 +35,9 @@ class Pace:
     gpu_wait_seconds: float = 3.0
     """for GPUs that others hold; longer than a replaced instance stays in the routes"""
     stop_seconds: float = 30.0
-    """from SIGTERM to SIGKILL"""
+    """to SIGKILL, from SIGTERM or from the wait for answers before it"""
+    answer_seconds: float = 15.0
+    """of these, for requests that a command has begun"""
     next_container_seconds: float = 0.1
     """between containers: time for the last answer to arrive"""
     unhealthy_stop_seconds: float = 5.0

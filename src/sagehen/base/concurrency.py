@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, overload
 
+from sagehen.base.python310 import timeout
+
 __all__ = ["Threads", "Wake", "first_of", "in_thread"]
 
 T = TypeVar("T")
@@ -109,5 +111,5 @@ class Wake:
         if seconds <= 0:
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 await self._event.wait()

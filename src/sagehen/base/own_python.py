@@ -9,7 +9,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["add_folder_line", "make_own_python", "own_python", "put_over", "site_folders"]
+__all__ = [
+    "add_folder_line",
+    "make_own_python",
+    "own_python",
+    "own_site",
+    "put_over",
+    "site_folders",
+]
 
 _PIP = '#!/bin/sh\nexec "${0%/*}/python" -m pip "$@"\n'
 
@@ -43,6 +50,11 @@ def make_own_python(folder: Path, below: Path | None = None, last: Sequence[str]
 
 def own_python(folder: Path) -> Path:
     return folder / "bin" / "python"
+
+
+def own_site(folder: Path) -> Path:
+    """Returns the folder into which pip installs."""
+    return next(folder.glob("lib/python*/site-packages"), _site(folder))
 
 
 def put_over(python: Path, below: Path, last: Sequence[str] = ()) -> None:

@@ -11,12 +11,15 @@ __all__ = [
     "client_variables",
     "cuda_devices",
     "docker_host",
+    "mps_folder",
     "pip_variables",
 ]
 
 _STRONGER = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_USE_FIPS_ENDPOINT")
 _SDK_CONFIGURATION = "~/.config/sagemaker/config.yaml"
 
+_MPS_FOLDER = "/tmp/nvidia-mps"
+"""where CUDA looks by default"""
 _PIP_FILES = ("~/.config/pip/pip.conf", "~/.pip/pip.conf")
 _PIP_FROM = {
     "PIP_PROXY": ("https_proxy", "HTTPS_PROXY"),
@@ -84,3 +87,9 @@ def cuda_devices(environ: Mapping[str, str] = os.environ) -> tuple[str, ...] | N
     if devices is None:
         return None
     return tuple(device.strip() for device in devices.split(",") if device.strip())
+
+
+def mps_folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Returns the folder of this user's CUDA MPS daemon; None if none runs."""
+    folder = Path(environ.get("CUDA_MPS_PIPE_DIRECTORY") or _MPS_FOLDER)
+    return folder if (folder / "control").exists() else None

@@ -61,7 +61,10 @@ def _number(environ: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, in
     return "", None
 
 
-_LEVELS = logging.getLevelNamesMapping()
+_LEVELS = {
+    name: getattr(logging, name)
+    for name in ("CRITICAL", "FATAL", "ERROR", "WARN", "WARNING", "INFO", "DEBUG", "NOTSET")
+}
 
 
 def read_log_level(environ: Mapping[str, str]) -> int:
@@ -72,7 +75,7 @@ def read_log_level(environ: Mapping[str, str]) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
     if text.upper() in _LEVELS:
-        return _LEVELS[text.upper()]
+        return int(_LEVELS[text.upper()])
     raise SettingError(
         f"SAGEMAKER_CONTAINER_LOG_LEVEL is {text!r}; it must be a number such as 20, or INFO."
     )

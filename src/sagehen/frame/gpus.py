@@ -82,7 +82,7 @@ def instance_fraction(environments: Sequence[Mapping[str, str]]) -> Fraction:
         Invalid: a fraction is malformed, or they add up to more than 1.
     """
     fractions = [read_fraction(environment) for environment in environments]
-    if any(fraction is None for fraction in fractions):
+    if not fractions or any(fraction is None for fraction in fractions):
         return WHOLE
     total = sum(filter(None, fractions), Fraction(0))
     if total > WHOLE:

@@ -137,6 +137,8 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     """SageMaker's sentence, at most 1,024 characters; set with FAILED and LOST"""
     metrics: tuple[JobMetric, ...] = ()
     stopping: bool = False
+    waits_for_gpus: bool = False
+    """the attempt leaves its place among the running jobs to others meanwhile"""
     artifacts: tuple[str, ...] = ()
     """uploaded: `model.tar.gz`, `output.tar.gz`, or uncompressed `model/`, `data/`; empty ones
     are left out"""

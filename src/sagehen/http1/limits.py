@@ -1,7 +1,7 @@
 """Limits on one client's connection to a server."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 
 __all__ = ["MAX_PIECE_BYTES", "ConnectionLimit", "ConnectionLimits"]
 
@@ -9,8 +9,10 @@ MAX_PIECE_BYTES = 256 * 1024
 """received at once: that much may precede a head in its first piece"""
 
 
-class ConnectionLimit(StrEnum):
+class ConnectionLimit(str, Enum):  # noqa: UP042
     """The limits that a server counts when they are hit."""
+
+    __str__ = str.__str__
 
     HEAD = "head"
     HEAD_TIMEOUT = "head_timeout"

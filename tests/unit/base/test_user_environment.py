@@ -1,6 +1,6 @@
 """What pip and CUDA are told by the user's environment."""
 
-from sagehen.base.user_environment import cuda_devices, pip_variables
+from sagehen.base.user_environment import cuda_devices, mps_folder, pip_variables
 
 
 def test_the_users_settings_of_pip_are_found(tmp_path, monkeypatch):
@@ -22,3 +22,10 @@ def test_cuda_devices_may_be_none_or_unset():
     assert cuda_devices({}) is None
     assert cuda_devices({"CUDA_VISIBLE_DEVICES": ""}) == ()
     assert cuda_devices({"CUDA_VISIBLE_DEVICES": "1, GPU-5d5b"}) == ("1", "GPU-5d5b")
+
+
+def test_an_mps_daemon_is_found_where_it_listens(tmp_path):
+    chosen = {"CUDA_MPS_PIPE_DIRECTORY": str(tmp_path)}
+    assert mps_folder(chosen) is None
+    (tmp_path / "control").touch()
+    assert mps_folder(chosen) == tmp_path

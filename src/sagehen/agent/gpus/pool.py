@@ -6,19 +6,19 @@ restarted agent has no containers, so that all GPUs are free.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from sagehen.agent.gpus.allocation import Allocation, Demand, allocate, gpus_per_host
 from sagehen.agent.gpus.driver import DriverError, Gpu, GpuUsage, NvidiaSmi
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import first_of
 from sagehen.base.errors import SagehenError
+from sagehen.frame.gpu_allocation import Allocation, Demand, allocate, gpus_per_host
 from sagehen.frame.gpus import WHOLE, GpuHolder, GpuList, GpuReport
 from sagehen.frame.instance_types import instance_types
 
@@ -135,12 +135,14 @@ class GpuPool:
         *,
         wait_seconds: float,
         patient: bool = False,
+        on_wait: Callable[[], None] = lambda: None,
     ) -> GpuShare:
         """Waits for GPUs that are being released, and up to `wait_seconds` for others.
 
         Args:
             holders: one for each host.
             patient: waits in order behind other patient requests.
+            on_wait: called before a patient request waits.
 
         Raises:
             NoCapacity: the GPUs are not free in time, or this node has too few.
@@ -160,9 +162,13 @@ class GpuPool:
             raise NoCapacity(self._too_few(request))
         if not patient:
             return await self._wait(request, wait_seconds)
-        await self._clock.sleep(self._jobs_from - self._clock.monotonic())
         self._patient.append(request)
         try:
+            if (delay := self._jobs_from - self._clock.monotonic()) > 0:
+                on_wait()
+                await self._clock.sleep(delay)
+            if not self._is_next(request) or self._allocation(request, self._free()) is None:
+                on_wait()
             return await self._wait(request, wait_seconds)
         finally:
             self._patient.remove(request)

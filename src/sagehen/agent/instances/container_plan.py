@@ -18,6 +18,7 @@ from sagehen.agent.launchers.handoff import CONTAINER_PORT
 from sagehen.agent.launchers.launcher import ImagePlan, LaunchPlan, NetworkPlan
 from sagehen.agent.launchers.own_network import NetworkSupport
 from sagehen.base.home import Home
+from sagehen.base.own_python import make_own_python, own_python, own_site
 from sagehen.base.user_environment import pip_variables
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec
 from sagehen.frame.gpus import WHOLE, read_fraction
@@ -33,6 +34,7 @@ __all__ = [
     "choose_address",
     "choose_port",
     "fraction_variables",
+    "give_python",
     "plan_image",
     "plan_launch",
     "plan_network",
@@ -129,6 +131,11 @@ class ContainerPaths:
         return self.base / "code"
 
     @property
+    def python(self) -> Path:
+        """The environment of what the container's scripts install by pip."""
+        return self.folder / "python"
+
+    @property
     def code_url(self) -> str | None:
         """The archive in S3 that the SageMaker SDK names for some frameworks."""
         url = self.container.environment.get(SUBMIT_DIRECTORY, "")
@@ -150,6 +157,11 @@ class ContainerPaths:
 def runs_model_server(paths: ContainerPaths, settings: "Settings") -> bool:
     launch = find_launch(paths.container.image, settings.images, settings.launcher)
     return launch is not None and launch.adapter is not None
+
+
+def give_python(paths: ContainerPaths, python: str) -> None:
+    """Makes an environment over `python`: pip would change the server's. Raises OSError."""
+    make_own_python(paths.python, None if python == sys.executable else Path(python))
 
 
 def plan_network(
@@ -300,9 +312,15 @@ def _model_server(
     return _Program(
         command=(python, "-m", "sagehen.containers.modelserver"),
         folder=paths.folder,
-        suggested=_installer_variables(paths),
-        fixed=fixed,
+        suggested=_installer_variables(paths) | {"PIP_PYTHON": str(own_python(paths.python))},
+        fixed=fixed | {"PYTHONPATH": _search_path(paths)},
     )
+
+
+def _search_path(paths: ContainerPaths) -> str:
+    """Returns the folder of what scripts install, before those that the user names."""
+    named = paths.container.environment.get("PYTHONPATH")
+    return os.pathsep.join(filter(None, (str(own_site(paths.python)), named)))
 
 
 def _user_command(paths: ContainerPaths, command: tuple[str, ...], address: str) -> _Program:

@@ -16,7 +16,7 @@ from sagehen.agent.artifacts.fetch import ModelData
 from sagehen.agent.artifacts.folders import give_folder, remove_tree
 from sagehen.agent.errors import CannotStart, ContainerUnhealthy, InstanceFailed
 from sagehen.agent.gpus.pool import GpuShare, NoCapacity
-from sagehen.agent.instances.container_plan import ContainerPaths, runs_model_server
+from sagehen.agent.instances.container_plan import ContainerPaths, give_python, runs_model_server
 from sagehen.agent.instances.failures import (
     cannot_start,
     failed_artifact,
@@ -174,8 +174,12 @@ class Instance:
     async def _provide_libraries(self) -> None:
         try:
             for paths in self._paths:
-                await self._node.image_environments.acquire(paths.container.image)
-                self._images.append(paths.container.image)
+                image = paths.container.image
+                await self._node.image_environments.acquire(image)
+                self._images.append(image)
+                if runs_model_server(paths, self._node.settings):
+                    python = self._node.image_environments.python(image)
+                    await asyncio.to_thread(give_python, paths, python)
         except RequirementsError as error:
             raise InstanceFailed(cannot_start(self.spec.variant_name, str(error))) from error
 
@@ -347,7 +351,7 @@ class Instance:
         for running in self._running:
             if running is not self._running[0]:
                 await clock.sleep(pace.next_container_seconds)
-            await running.end(max(0, deadline - clock.monotonic()))
+            await running.end(max(0, deadline - clock.monotonic()), pace.answer_seconds)
 
     async def _stop_containers(self, grace_seconds: float) -> None:
         await self._models.close()

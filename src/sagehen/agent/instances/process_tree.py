@@ -18,6 +18,7 @@ __all__ = [
     "kernel_kills",
     "machine_memory_bytes",
     "measure_tree",
+    "open_connections",
     "tree_cpu_seconds",
     "tree_listening_ports",
     "tree_memory_bytes",
@@ -35,7 +36,7 @@ _TIMES = slice(11, 15)
 """`utime`, `stime`, `cutime`, `cstime`"""
 _LOCAL_ADDRESS, _STATE, _INODE = 1, 3, 9
 """indices in the lines of /proc/PID/net/tcp"""
-_LISTENS = "0A"
+_LISTENS, _ESTABLISHED = "0A", "01"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -86,6 +87,18 @@ def _listening(pid: int) -> dict[str, int]:
                 if fields[_STATE] == _LISTENS:
                     ports[fields[_INODE]] = int(fields[_LOCAL_ADDRESS].rpartition(":")[2], 16)
     return ports
+
+
+def open_connections(pid: int, port: int) -> int:
+    """Counts those to a TCP port in the network namespace of `pid`."""
+    count = 0
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}") as table:
+            for line in table:
+                fields = line.split()
+                if fields[_STATE] == _ESTABLISHED:
+                    count += int(fields[_LOCAL_ADDRESS].rpartition(":")[2], 16) == port
+    return count
 
 
 def _sockets(pid: int) -> Iterator[str]:

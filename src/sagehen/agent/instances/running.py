@@ -17,6 +17,7 @@ from sagehen.agent.instances.container_plan import (
     plan_network,
 )
 from sagehen.agent.instances.failures import explain
+from sagehen.agent.instances.process_tree import open_connections
 from sagehen.agent.instances.wrong_port import WrongPort, answers_ping
 from sagehen.agent.launchers.launcher import IMAGE_BASE, Process
 from sagehen.agent.multimodel.container_client import ContainerClient
@@ -33,6 +34,7 @@ SLOTS_HEADER = "x-sagehen-slots"
 SLOTS_VARIABLE = "SAGEHEN_SLOTS"
 KILL_SECONDS = 10.0
 """more than the kernel ever takes"""
+_ANSWERS_INTERVAL_SECONDS = 0.1
 _SLOTS = re.compile("[1-9][0-9]{0,5}")
 
 
@@ -128,7 +130,10 @@ class RunningContainer:
         details = (await self.describe_ports() or self.ping_problem, self.describe_end())
         return "; ".join(filter(None, details))
 
-    async def end(self, grace_seconds: float) -> None:
+    async def end(self, grace_seconds: float, answer_seconds: float = 0) -> None:
+        """SIGTERM, and SIGKILL after `grace_seconds`; before, a command may finish its requests for
+        `answer_seconds` of these, as its server may know no SIGTERM."""
+        grace_seconds -= await self._wait_for_answers(min(answer_seconds, grace_seconds))
         if grace_seconds > 0:
             self.process.terminate()
             await asyncio.wait({self.exited}, timeout=grace_seconds)
@@ -137,6 +142,22 @@ class RunningContainer:
         with contextlib.suppress(OSError):
             self.paths.socket.unlink(missing_ok=True)
             self.paths.socket.parent.rmdir()
+
+    async def _wait_for_answers(self, most_seconds: float) -> float:
+        """Returns the seconds that the container's last requests took. The gateways have closed
+        their idle connections: the instance is in no route."""
+        port = choose_port(self.address)
+        if port is None or self.process.address is not None:
+            return 0
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while (
+            (waited := loop.time() - began) < most_seconds
+            and not self.exited.done()
+            and await asyncio.to_thread(open_connections, self.process.pid, port) > 0
+        ):
+            await asyncio.wait({self.exited}, timeout=_ANSWERS_INTERVAL_SECONDS)
+        return waited
 
     async def describe_ports(self) -> str:
         """Says where the container listens if not on its own port; else ""."""

@@ -25,6 +25,7 @@ from sagehen.agent.jobs.failures import JobFailed, JobLost, cannot_run, exit_cod
 from sagehen.agent.jobs.host_folders import host_paths, prepare_folders, replace_python
 from sagehen.agent.jobs.hosts import JobHosts
 from sagehen.agent.jobs.metrics import JobMetrics
+from sagehen.agent.jobs.slots import JobSlot
 from sagehen.agent.jobs.stop_request import StopState
 from sagehen.agent.messages import JobSample
 from sagehen.base.concurrency import first_of
@@ -78,6 +79,7 @@ class JobAttempt:
     Args:
         reports: keeps the report of the outcome.
         changes: announces each change of `report`.
+        slot: released at the end of `run`.
     """
 
     def __init__(
@@ -86,8 +88,10 @@ class JobAttempt:
         context: JobContext,
         reports: EndedReports,
         changes: Changes,
+        slot: JobSlot,
     ) -> None:
         self.spec = spec
+        self._slot = slot
         self._context = context
         self._reports = reports
         self._changes = changes
@@ -148,6 +152,7 @@ class JobAttempt:
         await asyncio.wait({self._task})
         await self._hosts.kill()
         self._release_gpus()
+        self._slot.release()
         if self._has_libraries:
             self._context.image_environments.release(self.spec.image)
         await self._data.halt()
@@ -226,11 +231,24 @@ class JobAttempt:
                 instance_fraction([spec.environment]),
                 wait_seconds=self._context.settings.job_gpu_patience_seconds,
                 patient=True,
+                on_wait=self._begin_gpu_wait,
             )
         except NoCapacity as error:
             raise JobFailed(no_capacity(str(error))) from error
         except Invalid as error:
             raise JobFailed(f"ClientError: {error}") from error
+        if self.report.waits_for_gpus:
+            # First: control must not start another job in the slot that this one waits for.
+            self._note_gpu_wait(False)
+            await self._slot.take_again()
+
+    def _begin_gpu_wait(self) -> None:
+        self._slot.release()
+        self._note_gpu_wait(True)
+
+    def _note_gpu_wait(self, waits: bool) -> None:
+        self.report = msgspec.structs.replace(self.report, waits_for_gpus=waits)
+        self._changes.announce()
 
     def _release_gpus(self) -> None:
         if self._gpus is not None:
@@ -362,8 +380,7 @@ class JobAttempt:
                 extra=self._about("report_not_kept"),
             )
         self.report = report
-        about = self._about("job_ended")
-        log.info("An attempt has ended: %s.", ending.outcome, extra=about)
+        log.info("An attempt has ended: %s.", ending.outcome, extra=self._about("job_ended"))
         self._changes.announce()
 
     def _enter_phase(self, phase: JobPhase) -> None:
@@ -372,8 +389,7 @@ class JobAttempt:
 
     def _record_phase(self, phase: JobPhase) -> None:
         change = PhaseChange(phase=phase, at=self._now())
-        phases = (*self.report.phases, change)
-        self.report = msgspec.structs.replace(self.report, phases=phases)
+        self.report = msgspec.structs.replace(self.report, phases=(*self.report.phases, change))
 
     def _now(self) -> float:
         """Unix time, by a clock that never jumps."""

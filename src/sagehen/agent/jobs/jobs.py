@@ -11,6 +11,7 @@ from sagehen.agent.instances.leftovers import prune_job_logs
 from sagehen.agent.jobs.context import EndedReports, JobContext
 from sagehen.agent.jobs.host_folders import check_spec
 from sagehen.agent.jobs.job import JobAttempt
+from sagehen.agent.jobs.slots import JobSlots
 from sagehen.agent.messages import JobSample
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.frame.job_specs import JobList, JobOutcome, JobReport, JobSpec, StopRequest
@@ -31,6 +32,7 @@ class JobAttempts:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._changes = Changes(context.clock)
+        self._slots = JobSlots(context.settings.running_jobs)
         self._reports = EndedReports(context.home.ended_jobs)
         self._running: dict[str, JobAttempt] = {}
         self._ended: dict[str, JobReport] = {}
@@ -87,7 +89,7 @@ class JobAttempts:
         if spec.attempt_id in self._running or spec.attempt_id in self._ended:
             return
         log.info("Attempt %s of the training job %s begins.", spec.attempt_id, spec.job_name)
-        job = JobAttempt(spec, self._context, self._reports, self._changes)
+        job = JobAttempt(spec, self._context, self._reports, self._changes, self._slots.take())
         self._running[spec.attempt_id] = job
         if self._started_count % PRUNE_EVERY == 0:
             self._spawn(self._prune_logs())

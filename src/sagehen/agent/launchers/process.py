@@ -35,6 +35,7 @@ from sagehen.agent.launchers.own_network import handoff_listener
 from sagehen.agent.launchers.spawn import MainProcess, kill_group, spawn, watch_end
 from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls, unseen_file
 from sagehen.base.clock import SYSTEM, Clock
+from sagehen.base.user_environment import mps_folder
 
 __all__ = ["ContainerProcess", "ProcessLauncher", "show_gpus"]
 
@@ -311,6 +312,7 @@ def _error_text(error: OSError | ValueError) -> str:
 
 
 CUDA_DEVICES = "CUDA_VISIBLE_DEVICES"
+MPS_FOLDER = "CUDA_MPS_PIPE_DIRECTORY"
 
 
 def show_gpus(plan: LaunchPlan) -> LaunchPlan:
@@ -318,6 +320,8 @@ def show_gpus(plan: LaunchPlan) -> LaunchPlan:
 
     The user's own CUDA_VISIBLE_DEVICES counts among the plan's GPUs, as inside a container.
     """
+    if plan.gpus != ():
+        plan = _show_mps(plan, mps_folder())
     if plan.gpus is None:
         return plan
     visible = _chosen_gpus(plan.gpus, plan.environment.get(CUDA_DEVICES))
@@ -327,6 +331,14 @@ def show_gpus(plan: LaunchPlan) -> LaunchPlan:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
     return replace(plan, environment=plan.environment | variables)
+
+
+def _show_mps(plan: LaunchPlan, folder: Path | None) -> LaunchPlan:
+    """Lets the container reach the user's MPS daemon; else CUDA silently does without MPS."""
+    if folder is None or MPS_FOLDER in plan.environment:
+        return plan
+    view = replace(plan.view, shown=(*plan.view.shown, folder))
+    return replace(plan, view=view, environment=plan.environment | {MPS_FOLDER: str(folder)})
 
 
 def _chosen_gpus(gpus: Sequence[str], choice: str | None) -> list[str]:

@@ -13,6 +13,7 @@ import uvloop
 from sagehen.base.concurrency import first_of
 from sagehen.base.container_exits import WILL_NOT_LOAD
 from sagehen.base.errors import Unavailable
+from sagehen.base.python310 import timeout
 from sagehen.containers.modelserver.adapters import make_adapter
 from sagehen.containers.modelserver.contract import ModelRequest
 from sagehen.containers.modelserver.environment import Bind, Environment, set_up_log
@@ -38,8 +39,7 @@ def run(environment: Environment) -> int:
     load.
     """
     set_up_log(environment.log_level)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve_until_signal(environment))
+    return uvloop.run(_serve_until_signal(environment))
 
 
 async def _serve_until_signal(environment: Environment) -> int:
@@ -86,7 +86,7 @@ async def _serve(
     await stop.wait()
     listener.close()
     with suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_SECONDS):
+        async with timeout(DRAIN_SECONDS):
             await server.drain()
     server.abort()
     return 0

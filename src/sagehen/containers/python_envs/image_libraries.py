@@ -23,12 +23,12 @@ from sagehen.containers.python_envs.install import (
 
 __all__ = ["LEAST_PYTHON", "ImageLibraries", "installed_pythons"]
 
-LEAST_PYTHON = (3, 11)
+LEAST_PYTHON = (3, 10)
 """of the model server and the training toolkit"""
 OWN_LIBRARIES = ("httptools>=0.6.4", "msgspec>=0.21", "uvloop>=0.21")
 """of the model server; a test compares them with pyproject.toml"""
-# AWS's images have setuptools; libraries of their time import pkg_resources of it.
-_OTHER_LIBRARIES = ("pip", "setuptools<81")
+# AWS's images have these; libraries of their time import pkg_resources of setuptools.
+_OTHER_LIBRARIES = ("pip", "setuptools<81", "cloudpickle")
 _FOLDERS = (
     "~/.pyenv/versions/*/bin",
     "~/.local/share/uv/python/*/bin",
@@ -70,7 +70,7 @@ class ImageLibraries:
         yield from sorted(f"{minor} {path}" for minor, path in installed_pythons().items())
 
     def make(self, folder: Path, run: InstallRun) -> bool:
-        """Tries each Python from 3.11 on that is installed. Raises RequirementsError."""
+        """Tries each Python from 3.10 on that is installed. Raises RequirementsError."""
         pythons = _in_order(installed_pythons(), self.python)
         reason = ""
         for (major, minor), python in pythons:
@@ -90,6 +90,7 @@ class ImageLibraries:
         if uv is not None:
             run([*uv, "venv", "--quiet", "--python", python, str(folder)], self)
             command = [*uv, "pip", "install", "--python", python_of(folder)]
+            command += ["--no-index"] if run.no_index else []
             run([*command, "--only-binary", ":all:", *self.requirements], self)
             return
         has_pip = importlib.util.find_spec("pip") is not None
@@ -107,9 +108,9 @@ class ImageLibraries:
         return (
             f"{self} cannot be installed for a Python that is here. {own} model server needs "
             f"{LEAST_PYTHON[0]}.{LEAST_PYTHON[1]} or later, and for Python {names}, installed "
-            f"here, not all of them have wheels ({reason}). Install another Python, use an image "
-            'with newer libraries, or run what is installed: image_versions = "installed" in '
-            "sagehen.toml."
+            f"here, not all of them have wheels ({reason}). Install another Python, as 3.10 for "
+            "scikit-learn 1.0-1, use an image with newer libraries, or run what is installed: "
+            'image_versions = "installed" in sagehen.toml.'
         )
 
 
@@ -123,7 +124,7 @@ def find_uv() -> list[str] | None:
 
 
 def installed_pythons() -> dict[tuple[int, int], str]:
-    """Finds interpreters from 3.11 on; the server's own stands for its version."""
+    """Finds interpreters from 3.10 on; the server's own stands for its version."""
     own = getattr(sys, "_base_executable", sys.executable)
     found: dict[tuple[int, int], str] = {}
     for folder in _program_folders():

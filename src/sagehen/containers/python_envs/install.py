@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _OUTPUT_LINES = 50
+_PIECE_BYTES = 1 << 20
 _REDIRECTING_VARIABLES = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_PYTHON", "PIP_REQUIREMENT")
 """change where or what pip installs"""
 
@@ -42,6 +43,7 @@ _UV_VARIABLES = {
     "PIP_FIND_LINKS": "UV_FIND_LINKS",
     "PIP_CERT": "SSL_CERT_FILE",
 }
+_UV_CAUSE = re.compile(r"(?:cause:|╰─▶)\s*(Because .+)")
 _NO_WHEEL = re.compile("No matching distribution found|No solution found|Conflict|conflicting")
 
 log = logging.getLogger(__name__)
@@ -117,6 +119,8 @@ class InstallRun(Protocol):
 
     has_pip_files: bool
     """pip's configuration files exist, which uv does not read"""
+    no_index: bool
+    """PIP_NO_INDEX is set, for which uv has no variable"""
 
     def __call__(self, command: list[str], spec: object, folder: Path | None = None) -> None:
         """Raises NoWheel or RequirementsError."""
@@ -145,6 +149,7 @@ class Installer:
         if "PIP_CACHE_DIR" not in variables_given:
             # The environment itself is the cache.
             self._variables.setdefault("PIP_NO_CACHE_DIR", "1")
+        self.no_index = self._variables.get("PIP_NO_INDEX", "").lower() in ("1", "true", "yes")
         for ours, uvs in _UV_VARIABLES.items():
             if ours in self._variables:
                 self._variables.setdefault(uvs, self._variables[ours])
@@ -214,7 +219,10 @@ def _relay_output(process: "subprocess.Popen[str]") -> list[str]:
 
 
 def _last_error(lines: list[str]) -> str:
-    """Returns pip's last error, which notes may follow."""
+    """Returns pip's last error, which notes may follow, or uv's cause."""
+    for line in lines:
+        if cause := _UV_CAUSE.match(line):
+            return cause[1]
     errors = [line for line in lines if line.lower().startswith("error")]
     return (errors or lines or ["pip said nothing"])[-1]
 
@@ -262,5 +270,8 @@ def _all_below(folder: Path) -> list[Path]:
 
 
 def file_digest(file: Path) -> bytes:
+    digest = hashlib.sha256()
     with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").digest()
+        while piece := content.read(_PIECE_BYTES):
+            digest.update(piece)
+    return digest.digest()

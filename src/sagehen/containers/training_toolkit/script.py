@@ -2,6 +2,8 @@
 also by `torchrun`."""
 
 import os
+import re
+import sys
 from collections.abc import Mapping
 from enum import Enum, auto
 
@@ -88,14 +90,21 @@ def _is_package(folder: str) -> bool:
     path = os.path.join(folder, "pyproject.toml")
     if not os.path.isfile(path):
         return False
-    import tomllib
-
     try:
         with open(path, "rb") as file:
-            content = tomllib.load(file)
+            return _describes_package(file.read())
     except (OSError, ValueError):
         return False
-    return "project" in content or "build-system" in content
+
+
+def _describes_package(content: bytes) -> bool:
+    """Raises ValueError."""
+    if sys.version_info < (3, 11):  # noqa: UP036 (tomllib is new in 3.11)
+        return re.search(rb"(?m)^\s*\[(project|build-system)[].]", content) is not None
+    import tomllib
+
+    tables = tomllib.loads(content.decode())
+    return "project" in tables or "build-system" in tables
 
 
 def _list_files(folder: str) -> str:

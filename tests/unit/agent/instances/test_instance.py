@@ -13,7 +13,9 @@ import psutil
 import pytest
 
 from sagehen.agent.artifacts.fetch import ModelData
+from sagehen.agent.instances import running as running_container
 from sagehen.agent.instances.instance import Instance
+from sagehen.agent.instances.process_tree import open_connections, tree_listening_ports
 from sagehen.agent.node import Node, Pace
 from sagehen.base.errors import Unavailable
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
@@ -358,6 +360,33 @@ async def test_one_that_stops_answering_pings_is_started_again(
         (short_path / "unhealthy").unlink()
         await watched.reaches(InstanceState.IN_SERVICE)
         assert (short_path / "started").read_text() == "xx"
+
+
+async def test_its_command_is_not_asked_to_end_while_it_has_requests(
+    node: Node, make_spec: MakeSpec, monkeypatch
+) -> None:
+    """Servers that know no SIGTERM end by it at once."""
+    counts: list[int] = []
+
+    def count(pid: int, port: int) -> int:
+        counts.append(open_connections(pid, port))
+        return counts[-1]
+
+    monkeypatch.setattr(running_container, "open_connections", count)
+    async with running(make_spec(), node) as watched:
+        await watched.reaches(InstanceState.IN_SERVICE)
+        (container,) = containers(node)
+        (port,) = tree_listening_ports(container.pid)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        stopping = asyncio.create_task(watched.instance.stop())
+        while len(counts) < 3:
+            assert not stopping.done()
+            await asyncio.sleep(0.01)
+        assert container.status() != psutil.STATUS_ZOMBIE
+        assert all(counts)
+        writer.close()
+        await stopping
+    assert containers(node) == []
 
 
 async def test_it_can_be_stopped_while_it_starts(node: Node, make_spec: MakeSpec) -> None:

@@ -1,4 +1,5 @@
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from sagehen.agent.instances.process_tree import (
     EXACT_SECONDS,
     TreeMemory,
     machine_memory_bytes,
+    open_connections,
     tree_memory_bytes,
 )
 
@@ -82,3 +84,12 @@ def test_a_process_that_was_started_meanwhile_counts_at_once(grow: Grow) -> None
     before = memory.read()
     grow("child")
     assert 40 * 2**20 < memory.read() - before < 100 * 2**20
+
+
+def test_open_connections_are_those_to_the_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert open_connections(os.getpid(), port) == 0
+        with socket.create_connection(("127.0.0.1", port)), listener.accept()[0]:
+            assert open_connections(os.getpid(), port) == 1
+    assert open_connections(2**22 + 1, port) == 0

@@ -18,6 +18,7 @@ from sagehen.http1.call import LocalAnswer
 
 class FakeProcess:
     def __init__(self) -> None:
+        self.pid = 1
         self.exited = asyncio.get_running_loop().create_future()
         self.signals: list[str] = []
         self.ports: list[int] = []
@@ -141,4 +142,29 @@ async def test_its_end_is_a_request_first_unless_there_is_no_time(make) -> None:
     assert process.signals == ["KILL"]
     container, process = make()
     await container.end(0.001)
+    assert process.signals == ["TERM", "KILL"]
+
+
+async def test_a_command_finishes_its_requests_before_it_is_asked_to_end(make, monkeypatch) -> None:
+    connections = [2, 1, 0]
+    monkeypatch.setattr(module, "open_connections", lambda pid, port: connections.pop(0))
+    monkeypatch.setattr(module, "_ANSWERS_INTERVAL_SECONDS", 0.001)
+    container, process = make()
+    process.terminate = lambda: (process.signals.append("TERM"), process.exited.set_result(0))
+    await container.end(60, answer_seconds=60)
+    assert connections == []
+    assert process.signals == ["TERM", "KILL"]
+
+
+@pytest.mark.parametrize("address", ["unix:/run/i-1.sock", "tcp:127.0.0.1:8080"])
+async def test_it_is_asked_at_once_if_there_is_no_time_or_it_is_our_server(
+    make, monkeypatch, address: str
+) -> None:
+    def count(pid: int, port: int) -> int:
+        raise AssertionError("not asked")
+
+    monkeypatch.setattr(module, "open_connections", count)
+    container, process = make(address=address)
+    process.exited.set_result(0)
+    await container.end(60, answer_seconds=60 if address.startswith("unix") else 0)
     assert process.signals == ["TERM", "KILL"]

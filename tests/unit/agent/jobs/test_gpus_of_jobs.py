@@ -70,6 +70,31 @@ async def test_a_job_waits_and_can_be_stopped_meanwhile(
     assert free(pool) == [1]
 
 
+async def test_a_job_that_waits_leaves_its_slot_to_others(
+    around: JobContext, pool: GpuPool, make_spec: MakeSpec, clock: SteppedClock
+) -> None:
+    settings = around.settings.model_copy(update={"max_running_jobs": 1})
+    jobs = JobsUnderTest(replace(around, gpus=pool, settings=settings))
+    await jobs.jobs.start()
+    held = await pool.reserve(G5, (HOLDER,), wait_seconds=0)
+    jobs.jobs.put(make_spec(attempt_id="j-1", job_name="waits", instance_type=G5))
+    assert await jobs.reports(lambda report: report.waits_for_gpus, "j-1")
+    jobs.jobs.put(make_spec("sleep 1235", attempt_id="j-2", job_name="other"))
+    await jobs.trains("j-2")
+    # With its GPU, the first waits for a slot, as one job may run.
+    held.release()
+    waits = await jobs.reports(lambda report: not report.waits_for_gpus, "j-1")
+    assert free(pool) == [0]
+    await jobs.turn()
+    assert [change.phase for change in waits.phases] == [JobPhase.STARTING]
+    jobs.jobs.stop("j-2", StopRequest(grace_seconds=0))
+    assert (await jobs.ends("j-1")).outcome is JobOutcome.COMPLETED
+    closing = asyncio.create_task(jobs.jobs.close())
+    while not closing.done():
+        clock.advance(1000)
+        await asyncio.sleep(0.01)
+
+
 async def test_a_job_that_cannot_have_its_gpus_fails(
     jobs: JobsUnderTest, make_spec: MakeSpec, pool: GpuPool, clock: SteppedClock
 ) -> None:

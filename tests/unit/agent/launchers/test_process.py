@@ -319,3 +319,21 @@ async def test_a_containers_variables_name_its_gpus(tmp_path: Path) -> None:
     assert process.last_lines() == ["2"]
     unmanaged = plan(tmp_path, "sh", "-c", script)
     assert show_gpus(unmanaged) is unmanaged
+
+
+@pytest.mark.parametrize("gpus", [("0",), None])
+def test_containers_with_gpus_see_the_users_mps_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: tuple[str, ...] | None
+) -> None:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    container = replace(plan(tmp_path, "true"), gpus=gpus)
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in show_gpus(container).environment
+    (tmp_path / "control").touch()
+    shown = show_gpus(container)
+    assert shown.environment["CUDA_MPS_PIPE_DIRECTORY"] == str(tmp_path)
+    assert shown.view.shown == (tmp_path,)
+    # A container without GPUs does not, nor does one whose model chose another folder.
+    assert show_gpus(replace(container, gpus=())).view.shown == ()
+    own = container.environment | {"CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}
+    chosen = show_gpus(replace(container, environment=own))
+    assert (chosen.environment["CUDA_MPS_PIPE_DIRECTORY"], chosen.view.shown) == ("/nowhere", ())

@@ -19,6 +19,7 @@ class Run:
     """Makes environments; has no wheels for some Pythons."""
 
     has_pip_files = True
+    no_index = False
 
     def __init__(self, folder, without=()):
         self.folder = folder
@@ -82,6 +83,11 @@ def test_only_wheels_are_installed_and_by_uv_only_if_pip_has_no_files(pythons, t
     run.has_pip_files = False
     SKLEARN.make(tmp_path / "f", run)
     assert [command[0] for command in run.commands] == ["uv", "uv"]
+    assert "--no-index" not in run.commands[-1]
+    run = Run(tmp_path / "g")
+    run.has_pip_files, run.no_index = False, True
+    SKLEARN.make(tmp_path / "g", run)
+    assert "--no-index" in run.commands[-1]
 
 
 def test_the_key_has_the_requirements_and_the_pythons(pythons, monkeypatch):
@@ -107,7 +113,7 @@ def test_packages_without_cuda_where_there_is_no_gpu(monkeypatch, library, gpu, 
 
 
 def test_pythons_are_found_on_the_path_but_not_old_ones_or_shims(tmp_path, monkeypatch):
-    for folder, names in {"bin": ("python3.10", "python3.15"), "shims": ("python3.16",)}.items():
+    for folder, names in {"bin": ("python3.9", "python3.15"), "shims": ("python3.16",)}.items():
         (tmp_path / folder).mkdir()
         for name in names:
             (tmp_path / folder / name).touch(mode=0o755)

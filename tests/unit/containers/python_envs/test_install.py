@@ -35,6 +35,15 @@ def test_a_spec_is_named_as_its_user_knows_it(code: Path) -> None:
         (["Collecting a", "ERROR: No matching distribution", "note: more"], "ERROR: No matching"),
         (["Collecting a", "Killed"], "Killed"),
         ([], "pip said nothing"),
+        (
+            [
+                "error: No solution found when resolving dependencies",
+                "cause: Because scikit-learn==0.20.0 has no usable wheels, it is so.",
+                "hint: Wheels are required",
+            ],
+            "Because scikit-learn==0.20.0 has no usable wheels",
+        ),
+        (["× No solution found when resolving dependencies:", "╰─▶ Because a"], "Because a"),
     ],
 )
 def test_pips_last_error_is_the_reason(lines: list[str], error: str) -> None:

@@ -1,10 +1,10 @@
 """Waits for the other hosts of a training job, as the scripts of AWS's examples do."""
 
-import json
-import os
 import socket
 import time
 from collections.abc import Sequence
+
+from .beta.framework.env import training_env
 
 _TIMEOUT_SECONDS = 900.0
 _POLL_SECONDS = 0.5
@@ -14,7 +14,7 @@ def _wait_hostname_resolution(
     sm_hosts: Sequence[str] | None = None, timeout_seconds: float = _TIMEOUT_SECONDS
 ) -> None:
     """Raises TimeoutError."""
-    hosts = json.loads(os.environ.get("SM_HOSTS", "[]")) if sm_hosts is None else sm_hosts
+    hosts = training_env().hosts if sm_hosts is None else sm_hosts
     deadline = time.monotonic() + timeout_seconds
     for host in hosts:
         while not _has_address(host):

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from sagehen.base.clock import SYSTEM, Clock
+from sagehen.base.python310 import timeout
 from sagehen.containers.modelserver.contract import ModelRequest
 from sagehen.containers.modelserver.serving.body_budget import ServingBodyBudget
 from sagehen.containers.modelserver.serving.responses import (
@@ -149,7 +150,7 @@ class ModelServer:
         for connection in tuple(self.connections):
             connection.close()
         with suppress(TimeoutError):  # clients may never read
-            async with asyncio.timeout(_LINGER_SECONDS):
+            async with timeout(_LINGER_SECONDS):
                 while self.connections:
                     await self._change()
 

@@ -4,7 +4,9 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import psutil
@@ -12,6 +14,8 @@ from sqlalchemy import Connection
 
 from sagehen.base.settings import Settings
 from sagehen.frame.context import RequestContext
+from sagehen.frame.gpu_allocation import Demand, FreeShares, allocate
+from sagehen.frame.gpus import WHOLE, instance_fraction
 from sagehen.frame.instance_types import require_instance_type
 from sagehen.services.sagemaker.async_inference.config import check_async_models, plan_async
 from sagehen.services.sagemaker.errors import quota_exceeded
@@ -118,12 +122,13 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
 
 
-def this_machine() -> Machine:
-    """Returns the machine of control and of its instances."""
+def this_machine(settings: Settings) -> Machine:
+    """Returns the machine of control and of its instances, with the GPUs that they may have."""
+    gpus = sum(1 for _ in _GPUS.iterdir()) if _GPUS.is_dir() else 0
     return Machine(
         vcpus=len(os.sched_getaffinity(0)),
         memory_bytes=psutil.virtual_memory().total,
-        gpus=sum(1 for _ in _GPUS.iterdir()) if _GPUS.is_dir() else 0,
+        gpus=min(gpus, len(settings.gpu_devices)) if settings.gpu_devices else gpus,
     )
 
 
@@ -146,44 +151,81 @@ def check_capacity(
             "Number of instances across active endpoints", limit, total, delta.total(), reason
         )
     if settings.strict_capacity:
-        for instance_type, count in delta.items():
-            free = _free_instances(instance_type, used, machine)
+        for kind, count in delta.items():
+            free = _free_instances(kind, used, machine)
             if count > free:
-                limit, reason = used[instance_type] + free, _limit_reason(machine)
-                quota = f"{instance_type} for endpoint usage"
-                raise quota_exceeded(quota, limit, used[instance_type], count, reason)
-            used[instance_type] += count
+                name = kind.instance_type
+                of_type = sum(number for other, number in used.items() if other[0] == name)
+                quota = f"{name} for endpoint usage"
+                raise quota_exceeded(quota, of_type + free, of_type, count, _limit_reason(machine))
+            used[kind] += count
 
 
-def _count(endpoints: Iterable[EndpointRecord]) -> Counter[str]:
-    total: Counter[str] = Counter()
+class _Kind(NamedTuple):
+    """Instances that need the same."""
+
+    instance_type: str
+    gpu_fraction: Fraction
+    """of each of the type's GPUs"""
+
+
+def _count(endpoints: Iterable[EndpointRecord]) -> Counter[_Kind]:
+    total: Counter[_Kind] = Counter()
     for endpoint in endpoints:
         if endpoint.status in _NOT_RUNNING:
             continue
-        counts: dict[tuple[str, str, str], int] = {}
+        counts: dict[tuple[_Kind, str, str], int] = {}
         for deployment in filter(None, (endpoint.current, endpoint.target)):
             for variant in deployment.all_variants:
-                key = (variant.instance_type, deployment.deployment_id, variant.name)
+                key = (_kind(variant), deployment.deployment_id, variant.name)
                 counts[key] = max(counts.get(key, 0), variant.instance_count)
-        for (instance_type, _, _), count in counts.items():
-            total[instance_type] += count
+        for (kind, _, _), count in counts.items():
+            total[kind] += count
     return total
 
 
-def _free_instances(instance_type: str, used: Counter[str], machine: Machine) -> int:
-    resources = require_instance_type(instance_type)
-    left = machine
-    for name, count in used.items():
-        used_resources = require_instance_type(name)
-        left = Machine(
-            vcpus=left.vcpus - count * used_resources.vcpus,
-            memory_bytes=left.memory_bytes - count * used_resources.memory_bytes,
-            gpus=left.gpus - count * used_resources.gpus,
-        )
-    fits = [left.vcpus // resources.vcpus, left.memory_bytes // resources.memory_bytes]
-    if resources.gpus:
-        fits.append(left.gpus // resources.gpus)
-    return max(0, min(fits))
+def _kind(variant: VariantPlan) -> _Kind:
+    environments = [container.environment for container in variant.containers]
+    return _Kind(variant.instance_type, instance_fraction(environments))
+
+
+def _free_instances(kind: _Kind, used: Counter[_Kind], machine: Machine) -> int:
+    resources = require_instance_type(kind.instance_type)
+    vcpus, memory = machine.vcpus, machine.memory_bytes
+    for other, count in used.items():
+        used_resources = require_instance_type(other.instance_type)
+        vcpus -= count * used_resources.vcpus
+        memory -= count * used_resources.memory_bytes
+    fits = max(0, min(vcpus // resources.vcpus, memory // resources.memory_bytes))
+    return min(fits, _instances_with_gpus(kind, used, machine, fits)) if resources.gpus else fits
+
+
+def _instances_with_gpus(kind: _Kind, used: Counter[_Kind], machine: Machine, most: int) -> int:
+    """Returns how many more instances, up to `most`, get GPUs if all are placed anew, the largest
+    fractions first."""
+    free: FreeShares = {str(number): WHOLE for number in range(machine.gpus)}
+    for other in sorted(used, key=lambda other: other.gpu_fraction, reverse=True):
+        for _ in range(used[other]):
+            left = _place(free, other)
+            if left is None:
+                return 0
+            free = left
+    for number in range(most):
+        left = _place(free, kind)
+        if left is None:
+            return number
+        free = left
+    return most
+
+
+def _place(free: FreeShares, kind: _Kind) -> FreeShares | None:
+    gpus = require_instance_type(kind.instance_type).gpus
+    demand = Demand(gpus=gpus, fraction=kind.gpu_fraction)
+    allocation = allocate(free, demand, gpus)
+    if allocation is None:
+        return None
+    taken = allocation[0]
+    return {gpu: share - kind.gpu_fraction * (gpu in taken) for gpu, share in free.items()}
 
 
 def _limit_reason(machine: Machine) -> str:

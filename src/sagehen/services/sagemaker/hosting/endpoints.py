@@ -264,7 +264,7 @@ def _unless_topics_fail(
 
 
 def _check_capacity(call: RequestContext, connection: Connection, after: EndpointRecord) -> None:
-    check_capacity(endpoints.all(connection), after, call.settings, this_machine())
+    check_capacity(endpoints.all(connection), after, call.settings, this_machine(call.settings))
 
 
 def _check_weights(deployment: Deployment) -> None:

@@ -23,6 +23,7 @@ from sqlalchemy import (
     select,
 )
 
+from sagehen.frame.instance_types import instance_types
 from sagehen.frame.named_records import NamedTable
 from sagehen.services.sagemaker.training.records import JobStage, JobStatus, TrainingJobRecord
 from sagehen.state.database import notify
@@ -113,7 +114,11 @@ _WAITS = _COLUMNS.stage == JobStage.WAITING
 _NOW: BindParameter[float] = bindparam("now", type_=Double)
 _ACTIVE = _query(_COLUMNS.stage == JobStage.ACTIVE, limited=False)
 _DUE = _query(_WAITS, _COLUMNS.gives_up_at <= _NOW)
-_NEXT = _query(_WAITS, or_(_COLUMNS.gives_up_at.is_(None), _COLUMNS.gives_up_at > _NOW))
+_HAS_TIME = or_(_COLUMNS.gives_up_at.is_(None), _COLUMNS.gives_up_at > _NOW)
+_NEXT = _query(_WAITS, _HAS_TIME)
+_INSTANCE_TYPE = _COLUMNS.definition["ResourceConfig"]["InstanceType"].as_string()
+_GPU_TYPES = [name for name, kind in instance_types().items() if kind.gpus]
+_NEXT_WITHOUT_GPUS = _query(_WAITS, _HAS_TIME, _INSTANCE_TYPE.not_in(_GPU_TYPES))
 
 
 def insert(connection: Connection, record: TrainingJobRecord) -> None:
@@ -160,10 +165,20 @@ def due(
 
 
 def next_waiting(
-    connection: Connection, now: float, limit: int, lock: bool = False
+    connection: Connection,
+    now: float,
+    limit: int,
+    *,
+    without_gpus: bool = False,
+    lock: bool = False,
 ) -> list[TrainingJobRecord]:
-    """Returns the WAITING jobs to start next, oldest first."""
-    return _read(connection, _NEXT, lock, now=now, most=limit)
+    """Returns the WAITING jobs to start next, oldest first.
+
+    Args:
+        without_gpus: only jobs of instance types without GPUs.
+    """
+    statements = _NEXT_WITHOUT_GPUS if without_gpus else _NEXT
+    return _read(connection, statements, lock, now=now, most=limit)
 
 
 def shift_clock(connection: Connection, seconds: float, since: float, now: float) -> None:

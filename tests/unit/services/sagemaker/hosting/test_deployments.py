@@ -4,6 +4,8 @@ import msgspec
 import pytest
 
 from sagehen.base.settings import Settings
+from sagehen.frame.container_specs import ContainerSpec
+from sagehen.services.sagemaker.hosting import deployments
 from sagehen.services.sagemaker.hosting.deployments import (
     Machine,
     check_capacity,
@@ -21,9 +23,15 @@ MACHINE = Machine(vcpus=8, memory_bytes=32 * 2**30, gpus=0)
 STRICT = Settings(strict_capacity=True)
 
 
-def endpoint(name: str, count: int, kind: str = "ml.m5.large", **fields) -> EndpointRecord:
+def endpoint(
+    name: str, count: int, kind: str = "ml.m5.large", fractions: tuple[str, ...] = (), **fields
+) -> EndpointRecord:
+    containers = tuple(
+        ContainerSpec(hostname="c", image="i", environment={"SAGEHEN_GPU_FRACTION": fraction})
+        for fraction in fractions
+    )
     variant = VariantPlan(
-        name="v", instance_type=kind, instance_count=count, weight=1, containers=()
+        name="v", instance_type=kind, instance_count=count, weight=1, containers=containers
     )
     deployment = Deployment(deployment_id=f"{name}-1", config_name="c", variants=(variant,))
     return EndpointRecord(
@@ -39,9 +47,9 @@ def endpoint(name: str, count: int, kind: str = "ml.m5.large", **fields) -> Endp
     )
 
 
-def allowed(before, after, settings=STRICT) -> bool:
+def allowed(before, after, settings=STRICT, machine=MACHINE) -> bool:
     try:
-        check_capacity(before, after, settings, MACHINE)
+        check_capacity(before, after, settings, machine)
     except AwsError:
         return False
     return True
@@ -74,6 +82,34 @@ def test_gpus_count():
     assert "is 0 Instances" in refused([], endpoint("a", 1, "ml.g4dn.xlarge"))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "fit"),
+    [
+        ([(1, ())], (1, ()), True),
+        ([(1, ())], (2, ()), False),
+        ([(1, ("0.5",))], (3, ("0.5",)), True),
+        ([(1, ("0.5",))], (4, ("0.5",)), False),
+        # An instance cannot have 0.4 of one GPU and 0.2 of another.
+        ([(2, ("0.6",))], (1, ("0.6",)), False),
+        ([(2, ("0.6",))], (2, ("0.4",)), True),
+        # Small ones do not stand in the way of a whole GPU.
+        ([(2, ("0.25",)), (2, ("0.25",))], (1, ()), True),
+        ([(1, ("0.25", "0.25"))], (4, ("0.25", "0.25")), False),
+        ([(1, ("0.5",)), (4, "cpu")], (3, ("0.5",)), True),
+    ],
+)
+def test_fractions_of_gpus_are_added_up(before, after, fit):
+    machine = msgspec.structs.replace(MACHINE, vcpus=64, memory_bytes=2**40, gpus=2)
+
+    def of(name, count, fractions):
+        if fractions == "cpu":
+            return endpoint(name, count)
+        return endpoint(name, count, "ml.g4dn.xlarge", fractions)
+
+    running = [of(f"e{number}", *one) for number, one in enumerate(before)]
+    assert allowed(running, of("new", *after), machine=machine) is fit
+
+
 @pytest.mark.parametrize("status", [EndpointStatus.FAILED, EndpointStatus.DELETING])
 def test_what_does_not_run_takes_no_room(status):
     assert allowed([endpoint("a", 4, status=status)], endpoint("b", 4))
@@ -100,6 +136,14 @@ def test_less_is_always_allowed():
 
 
 def test_this_machine_has_something():
-    machine = this_machine()
+    machine = this_machine(Settings())
     assert machine.vcpus >= 1
     assert machine.memory_bytes > 2**28
+
+
+def test_gpus_that_are_left_to_other_programs_do_not_count(tmp_path, monkeypatch):
+    for number in range(4):
+        (tmp_path / f"0000:0{number}:00.0").mkdir()
+    monkeypatch.setattr(deployments, "_GPUS", tmp_path)
+    assert this_machine(Settings()).gpus == 4
+    assert this_machine(Settings(gpu_devices="0,1")).gpus == 2

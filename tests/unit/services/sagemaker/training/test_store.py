@@ -97,6 +97,14 @@ def test_those_that_run_and_those_that_wait_the_oldest_first(state):
     assert names(state, training_jobs.next_waiting, BEGAN, 1) == ["old"]
 
 
+def test_those_without_gpus_may_overtake_others(state):
+    gpus = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1}
+    state(job("gpus", ResourceConfig=gpus), job("none", BEGAN + 1))
+    with state.database.read() as connection:
+        (only,) = training_jobs.next_waiting(connection, BEGAN, 9, without_gpus=True)
+    assert only.name == "none"
+
+
 def test_whose_time_to_wait_is_over(state):
     state(
         job("ever"),

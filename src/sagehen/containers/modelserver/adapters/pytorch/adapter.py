@@ -120,11 +120,13 @@ class TorchModel:
     """Batches requests to a module that takes one tensor."""
 
     def __init__(self, module: Any, environment: Environment) -> None:
-        self._calls = TensorCalls(module)
+        at = device()
+        # A batch crosses to the GPU and back in one piece, not request by request.
+        self._calls = TensorCalls(lambda values: _on_processor(module(values.to(at))))
         self._default_accept = environment.default_accept or codecs.JSON
 
     def decode(self, body: bytes, content_type: str) -> _Tensor:
-        values = decode_body(body, content_type, decode_tensor, "numbers")
+        values = decode_body(body, content_type, read_tensor, "numbers")
         return _Tensor(rows_of(values), values)
 
     def predict(self, batch: Sequence[_Tensor]) -> list[Any]:
@@ -153,7 +155,12 @@ class TorchModel:
 
 
 def decode_tensor(data: Any, content_type: str) -> Any:
-    """Converts text to single precision, on the device.
+    """As `read_tensor`, on the device."""
+    return read_tensor(data, content_type).to(device())
+
+
+def read_tensor(data: Any, content_type: str) -> Any:
+    """Converts text to single precision.
 
     Raises UnsupportedFormat, or ValueError and the like for malformed data.
     """
@@ -166,8 +173,8 @@ def decode_tensor(data: Any, content_type: str) -> Any:
     values = codecs.decode(data, content_type)
     codecs.reject_object(values)
     if content_type in codecs.TEXT_TYPES:
-        return torch.from_numpy(values.astype("float32")).to(device())
-    return torch.from_numpy(values).to(device())
+        return torch.from_numpy(values.astype("float32"))
+    return torch.from_numpy(values)
 
 
 def predict(data: Any, model: Any) -> Any:
@@ -179,6 +186,16 @@ def predict(data: Any, model: Any) -> Any:
 
 def encode_tensor(prediction: Any, accept: str) -> tuple[str | bytes, str]:
     return encode_accepted(_plain(prediction), accept)
+
+
+def _on_processor(prediction: Any) -> Any:
+    if isinstance(prediction, dict):
+        return {name: _on_processor(member) for name, member in prediction.items()}
+    if isinstance(prediction, tuple) and hasattr(prediction, "_fields"):
+        return type(prediction)(*map(_on_processor, prediction))
+    if isinstance(prediction, tuple | list):
+        return type(prediction)(map(_on_processor, prediction))
+    return prediction.cpu() if hasattr(prediction, "cpu") else prediction
 
 
 def _plain(prediction: Any) -> Any:

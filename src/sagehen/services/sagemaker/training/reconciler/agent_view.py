@@ -72,6 +72,10 @@ class AgentView:
         was_there = attempt_id in self._seen or record.phases > 0
         return AttemptFacts(presence=AttemptPresence.LOST if was_there else AttemptPresence.ABSENT)
 
+    def waits_for_gpus(self, record: TrainingJobRecord) -> bool:
+        report = (self._reports or {}).get(record.attempt_id)
+        return report is not None and report.waits_for_gpus
+
     def has_to_be_stopped(self, attempt_id: str) -> bool:
         """Whether the agent may have the attempt and is not ending it."""
         if attempt_id in self._unconfirmed:

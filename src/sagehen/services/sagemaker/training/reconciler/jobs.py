@@ -189,8 +189,7 @@ class JobPass:
             return True
         if training_jobs.due(connection, now, 1):
             return True
-        free = self._free_slots(len(running), view)
-        return free > 0 and bool(training_jobs.next_waiting(connection, now, 1))
+        return bool(self._next_waiting(connection, running, view, now, most=1))
 
     def _has_change(self, record: TrainingJobRecord, view: AgentView, now: float) -> bool:
         return self._plan(record, view, now).record is not record
@@ -198,9 +197,31 @@ class JobPass:
     def _plan(self, record: TrainingJobRecord, view: AgentView, now: float) -> JobUpdate:
         return plan_job(record, view.facts(record), now, self._limits.restarts)
 
-    def _free_slots(self, running: int, view: AgentView) -> int:
-        """Returns 0 without an agent."""
-        return max(0, self._limits.running - running) if view.is_there else 0
+    def _next_waiting(
+        self,
+        connection: Connection,
+        running: Sequence[TrainingJobRecord],
+        view: AgentView,
+        now: float,
+        *,
+        most: int | None = None,
+        lock: bool = False,
+    ) -> list[TrainingJobRecord]:
+        """Returns the jobs to start now; none without an agent.
+
+        A job that waits for GPUs takes no slot. Others of GPU types would wait behind it, so only
+        jobs that need no GPU may overtake it.
+        """
+        if not view.is_there:
+            return []
+        gpu_waiters = sum(view.waits_for_gpus(job) for job in running)
+        free = self._limits.running - (len(running) - gpu_waiters)
+        if free <= 0:
+            return []
+        limit = free if most is None else most
+        return training_jobs.next_waiting(
+            connection, now, limit, without_gpus=gpu_waiters > 0, lock=lock
+        )
 
     def _advance(
         self, connection: Connection, view: AgentView, now: float
@@ -210,12 +231,10 @@ class JobPass:
         late = training_jobs.due(connection, now, MAX_DUE, lock=True)
         updates += self._take(connection, late, now, lambda job: give_up(job, now))
         running = _active_after(running, updates)
-        free = self._free_slots(len(running), view)
-        if free:
-            first = training_jobs.next_waiting(connection, now, free, lock=True)
-            begun = self._take(connection, first, now, lambda job: admit(job, now))
-            running += [update.record for update in begun]
-            updates += begun
+        first = self._next_waiting(connection, running, view, now, lock=True)
+        begun = self._take(connection, first, now, lambda job: admit(job, now))
+        running += [update.record for update in begun]
+        updates += begun
         return updates, running, len(late) == MAX_DUE
 
     def _take(

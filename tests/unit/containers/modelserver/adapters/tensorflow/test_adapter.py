@@ -342,6 +342,19 @@ def test_input_handler_and_output_handler(scripted, invoke):
     assert "the model takes (rows, 2)" in json.loads(answer.body)["error"]
 
 
+def test_handlers_may_import_the_modules_of_awss_images(scripted, invoke):
+    model = scripted(
+        "from sagemaker_containers.beta.framework import content_types, encoders\n"
+        "def input_handler(data, context):\n"
+        "    rows = encoders.decode(data.read().decode(), content_types.CSV)\n"
+        "    return {'instances': [rows.tolist()]}\n"
+        "def output_handler(response, context):\n"
+        "    return response.content, content_types.JSON\n"
+    )
+    answer = invoke(model, b"1,2", "text/csv")
+    assert json.loads(answer.body) == {"predictions": [[2, 4]]}
+
+
 def test_a_handler_asks_over_http(scripted, invoke):
     model = scripted(
         "import requests\n"

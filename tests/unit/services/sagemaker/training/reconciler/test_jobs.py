@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 from sqlalchemy import event, select
 
@@ -50,6 +51,29 @@ def test_where_one_ends_the_next_begins_at_once(passes):
     assert [spec.job_name for spec in asks.put] == ["j0002"]
     assert asks.delete == (first.attempt_id,)
     assert passes.secondary("j0000", "j0001", "j0002") == ["Completed", "Training", "Starting"]
+
+
+def test_a_job_that_waits_for_gpus_takes_no_slot_from_jobs_without(passes):
+    passes.insert(*waiting(1), *(on_gpus(job) for job in waiting(2, 1)), *waiting(3, 3))
+    assert len(passes.take().put) == 2
+    runs, waits = report_of("idj0000-1", 3), report_of("idj0001-1", 1, waits_for_gpus=True)
+    passes.take(runs, waits)
+    assert passes.secondary("j0001", "j0002", "j0003") == ["Starting", "Starting", "Starting"]
+    # j0002 would only wait behind j0001.
+    stages = [passes.get(f"j000{number}").stage for number in range(6)]
+    assert stages == [*[JobStage.ACTIVE] * 2, JobStage.WAITING, JobStage.ACTIVE] + (
+        [JobStage.WAITING] * 2
+    )
+    # With its GPUs it counts again.
+    third = report_of("idj0003-1", 3)
+    assert passes.take(runs, report_of("idj0001-1", 1), third).put == ()
+    passes.take(report_of("idj0000-1", 4, COMPLETED), report_of("idj0001-1", 3), third)
+    assert passes.get("j0002").stage is JobStage.WAITING
+
+
+def on_gpus(job):
+    resources = {"InstanceType": "ml.g5.xlarge", "InstanceCount": 1}
+    return msgspec.structs.replace(job, definition=job.definition | {"ResourceConfig": resources})
 
 
 def test_an_attempt_is_asked_for_until_the_agent_took_it(passes):

@@ -2,7 +2,7 @@ from fractions import Fraction
 
 import pytest
 
-from sagehen.agent.gpus.allocation import Demand, allocate, gpus_per_host
+from sagehen.frame.gpu_allocation import Demand, allocate, gpus_per_host
 
 QUARTER, HALF, WHOLE = Fraction(1, 4), Fraction(1, 2), Fraction(1)
 
