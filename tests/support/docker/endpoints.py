@@ -77,4 +77,6 @@ class ImageEndpoints:
 
 
 def containers_of(engine: Any, endpoint: str) -> list[Any]:
-    return list(engine.containers.list(filters={"label": f"sagehen.endpoint={endpoint}"}))
+    filters = {"label": f"sagehen.endpoint={endpoint}"}
+    # Some may be removed while they are listed.
+    return list(engine.containers.list(filters=filters, ignore_removed=True))

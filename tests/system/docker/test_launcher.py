@@ -190,7 +190,13 @@ def test_a_training_job_of_two_hosts(engine, jobs):
     assert described["FinalMetricDataList"][0]["Value"] == 7
     saved = jobs.deploy.s3.list_objects_v2(Bucket="jobs", Prefix="checkpoints/pair/")
     assert [entry["Key"] for entry in saved["Contents"]] == ["checkpoints/pair/step"]
-    eventually(lambda: not engine.containers.list(all=True, filters={"label": "sagehen.host"}))
+    eventually(
+        lambda: (
+            not engine.containers.list(
+                all=True, filters={"label": "sagehen.host"}, ignore_removed=True
+            )
+        )
+    )
     eventually(lambda: not [n for n in engine.networks.list() if described_job(n)])
 
 
@@ -224,11 +230,13 @@ def test_a_job_fails_and_is_stopped(engine, jobs):
     assert described["FailureReason"] == "AlgorithmError: the numbers are odd, exit code: 3"
     jobs.start("stopped", wait="yes")
     label = {"label": "sagehen.training-job=stopped"}
-    eventually(lambda: bool(engine.containers.list(filters=label)))
-    eventually(lambda: b"waiting" in engine.containers.list(filters=label)[0].logs())
+    eventually(lambda: bool(engine.containers.list(filters=label, ignore_removed=True)))
+    eventually(
+        lambda: b"waiting" in engine.containers.list(filters=label, ignore_removed=True)[0].logs()
+    )
     jobs.deploy.sagemaker.stop_training_job(TrainingJobName="stopped")
     assert jobs.ended("stopped")["TrainingJobStatus"] == "Stopped"
-    eventually(lambda: not engine.containers.list(all=True, filters=label))
+    eventually(lambda: not engine.containers.list(all=True, filters=label, ignore_removed=True))
 
 
 def test_a_new_agent_removes_containers_of_its_home_only(server, engine, images, plain):
@@ -263,7 +271,7 @@ def test_a_new_agent_removes_containers_of_its_home_only(server, engine, images,
             return False
 
     eventually(answers)
-    left = {container.id for container in engine.containers.list(all=True)}
+    left = {container.id for container in engine.containers.list(all=True, ignore_removed=True)}
     assert {container.id for container in foreign} <= left
     for container in foreign:
         container.remove(force=True)
