@@ -31,7 +31,9 @@ class Connection:
 
     socket: socket.socket
     sent_at: float = 0.0
-    received: bytes = b""
+    received: bytearray = field(default_factory=bytearray)
+    answer_bytes: int = 0
+    """of head and body, once the head has come"""
 
 
 @dataclass
@@ -116,18 +118,25 @@ def receive(connection: Connection, tally: Tally) -> bool:
     if not piece:
         raise SystemExit(f"The server closed a connection after {connection.received[:300]!r}.")
     connection.received += piece
-    head_end = connection.received.find(b"\r\n\r\n")
-    if head_end < 0:
-        return False
-    length = LENGTH.search(connection.received, 0, head_end)
-    if length is None:
-        raise SystemExit(f"An answer without Content-Length: {connection.received[:300]!r}")
-    if len(connection.received) < head_end + 4 + int(length[1]):
+    if not connection.answer_bytes:
+        head_end = connection.received.find(b"\r\n\r\n")
+        if head_end < 0:
+            return False
+        length = LENGTH.search(connection.received, 0, head_end)
+        if length is not None:
+            connection.answer_bytes = head_end + 4 + int(length[1])
+        elif b"chunked" not in connection.received[:head_end]:
+            raise SystemExit(f"An answer of unknown length: {connection.received[:300]!r}")
+    if connection.answer_bytes:
+        if len(connection.received) < connection.answer_bytes:
+            return False
+    elif not connection.received.endswith(b"\r\n0\r\n\r\n"):
         return False
     tally.milliseconds.append((time.perf_counter() - connection.sent_at) * 1000)
     if connection.received[9:10] != b"2":
         tally.failures += 1
-    connection.received = b""
+    connection.received.clear()
+    connection.answer_bytes = 0
     return True
 
 

@@ -115,7 +115,7 @@ def describe(results: Blocks) -> Iterator[str]:
     """Yields lines of Markdown: a table, and the differences of the second side."""
     first = next(iter(results.values()))[0]
     heads = next(iter(first.values())).figures()
-    yield row_of(["connections", "containers", *heads])
+    yield row_of(["connections", "side", *heads])
     yield row_of(["---"] * (2 + len(heads)))
     for connections, blocks in results.items():
         for name in first:
