@@ -50,8 +50,10 @@ def make_config(
     count: int = 1,
     isolated: bool = False,
     url: str | None = None,
+    output: str | None = None,
     **environment: str,
 ) -> None:
+    """`output`: the S3 path of an asynchronous endpoint's answers."""
     container = {"Image": image, "Environment": {"NAME": name, **environment}}
     deployer.sagemaker.create_model(
         ModelName=name,
@@ -65,7 +67,10 @@ def make_config(
         "InstanceType": "ml.m5.large",
         "InitialInstanceCount": count,
     }
-    deployer.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    more = {"AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": output}}} if output else {}
+    deployer.sagemaker.create_endpoint_config(
+        EndpointConfigName=name, ProductionVariants=[variant], **more
+    )
 
 
 def deploy(deployer: Deployer, name: str, **options: object) -> None:
@@ -124,6 +129,21 @@ def test_an_isolated_command_serves_and_reaches_nothing(deployer: Deployer) -> N
     assert names(answers(deployer, "isolated", 2)) == {"isolated"}
     for address in (server_address(deployer), "192.0.2.1:80"):
         assert deployer.invoke("isolated", address) in REFUSED
+
+
+def test_an_asynchronous_endpoint_reaches_a_command_in_its_network(deployer: Deployer) -> None:
+    s3 = deployer.server.client("s3")
+    s3.create_bucket(Bucket="asynchronous")
+    s3.put_object(Bucket="asynchronous", Key="in", Body=b"")
+    deploy(deployer, "later", output="s3://asynchronous/out")
+    asked = deployer.server.client("sagemaker-runtime").invoke_endpoint_async(
+        EndpointName="later", InputLocation="s3://asynchronous/in"
+    )
+    key = asked["OutputLocation"].removeprefix("s3://asynchronous/")
+    waiter = s3.get_waiter("object_exists")
+    waiter.wait(Bucket="asynchronous", Key=key, WaiterConfig={"Delay": 1, "MaxAttempts": 120})
+    answer = s3.get_object(Bucket="asynchronous", Key=key)["Body"].read().decode()
+    assert names({answer}) == {"later"}
 
 
 JOB = (
