@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from sagehen.containers.modelserver.contract import ModelAnswer
-from sagehen.containers.modelserver.serving.link_connection import FirstBytes
+from sagehen.containers.modelserver.serving.first_bytes import FirstBytes
 from sagehen.containers.modelserver.serving.server import ModelServer
 from sagehen.frame.routes import VariantRoute
 
