@@ -2,15 +2,36 @@
 requests that remember what came back."""
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from sagehen.containers.modelserver.serving.link_connection import FirstBytes
-from sagehen.link.frames import FRAME_HEAD_BYTES, PREFACE, VERSION, WELCOME, Frame, FrameReader
-from sagehen.link.frames import encode_settings as encode_settings
+from sagehen.link.frames import (
+    FRAME_HEAD_BYTES,
+    PREFACE,
+    VERSION,
+    WELCOME,
+    Frame,
+    FrameReader,
+    encode_settings,
+    read_settings,
+)
 
-__all__ = ["Container", "Pipe", "Request", "connect", "frames_in", "settle"]
+__all__ = [
+    "Container",
+    "Dialler",
+    "Pipe",
+    "Request",
+    "Serving",
+    "connect",
+    "frames_in",
+    "interleaving",
+    "serving",
+    "settle",
+]
 
 PIECE_BYTES = 64 * 1024
 HIGH_WATER_BYTES = 1024 * 1024
@@ -283,6 +304,58 @@ def interleaving(frames: list[Frame]) -> int:
     return sum(one[2] != other[2] for one, other in pairwise(frames))
 
 
-def model_server_peer(server: Any, folder: Any) -> Callable[[], Any]:
-    """Makes the model server's side of each connection."""
-    return lambda: FirstBytes(server, folder)
+class Serving(asyncio.Protocol):
+    """A container on a real socket; the test answers, by `answer(container, frame)`."""
+
+    def __init__(self, folder: Path, answer: Callable[["Serving", Frame], None]) -> None:
+        self._folder = folder
+        self._answer = answer
+        self._reader = FrameReader()
+        self._is_first = True
+        self.marks = -1
+        """descriptor of the file of marks"""
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        for frame in self._reader.feed(data.removeprefix(PREFACE)):
+            if self._is_first:
+                self._is_first = False
+                name = read_settings(frame[5])["begun"]
+                self.marks = os.open(self._folder / name, os.O_RDWR)
+                self.send(encode_settings(WELCOME, {"version": VERSION, "marks": True}))
+            else:
+                self._answer(self, frame)
+
+    def send(self, *frames: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(b"".join(frames))
+
+    def mark(self, number: int) -> None:
+        os.pwrite(self.marks, (number >> 16).to_bytes(2, "little"), 2 * (number & 0xFFFF))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.marks >= 0:
+            os.close(self.marks)
+
+
+@asynccontextmanager
+async def serving(
+    path: Path, answer: Callable[[Serving, Frame], None]
+) -> AsyncIterator[list[Serving]]:
+    """Listens at `link:{path}`; gives all links that were opened."""
+    links: list[Serving] = []
+
+    def make() -> Serving:
+        links.append(Serving(path.parent, answer))
+        return links[-1]
+
+    server = await asyncio.get_running_loop().create_unix_server(make, str(path))
+    try:
+        yield links
+    finally:
+        server.close()
+        for link in links:
+            link.transport.abort()
+        await settle()

@@ -3,6 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
+from sagehen.base.errors import SagehenError
 from sagehen.http1.client import Receiver
 from sagehen.http1.fields import Headers, ParsedLines
 from sagehen.link.frames import (
@@ -18,26 +19,29 @@ from sagehen.link.stream import BodyReceiver, BodySender
 if TYPE_CHECKING:
     from sagehen.link.client_stream import ClientStream
 
-__all__ = ["AnswerLines", "LinkCall"]
+__all__ = ["AnswerError", "AnswerLines", "LinkCall"]
 
 _ANSWER_LINES = re.compile(
     rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\x00-\x08\x0a-\x1f\x7f]*(?:\r\n|\Z))*"
 )
 
 
+class AnswerError(SagehenError):
+    """An answer is not valid; others of the link may be."""
+
+
 class AnswerLines(ParsedLines):
-    """Raises LinkError for lines that would be read otherwise by the caller."""
+    """Raises AnswerError for lines that would be read otherwise by the caller."""
 
     def __missing__(self, lines: bytes) -> Headers:
         if _ANSWER_LINES.fullmatch(lines) is None:
-            raise LinkError("The header lines of an answer are not valid.")
+            raise AnswerError("the header lines are not valid")
         return super().__missing__(lines)
 
 
 def _check_status(status: int) -> None:
-    """Raises LinkError."""
     if not 200 <= status < 600:
-        raise LinkError(f"An answer has the status {status}; it must be from 200 to 599.")
+        raise AnswerError(f"the status is {status}, and not from 200 to 599")
 
 
 class LinkCall:
@@ -131,6 +135,7 @@ class LinkCall:
     # Called by the stream
 
     def answered(self, status: int, lines: bytes, body: bytes) -> None:
+        """Raises AnswerError."""
         self._stop_sending()
         receiver = self._receiver
         if receiver is None:
@@ -145,7 +150,7 @@ class LinkCall:
             receiver.answer_ends()
 
     def answer_begins(self, status: int, lines: bytes, length: int | None) -> None:
-        """Raises LinkError."""
+        """Raises LinkError or AnswerError."""
         if self._answer_body is not None:
             raise LinkError("A second answer came to one request.")
         _check_status(status)

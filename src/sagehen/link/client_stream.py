@@ -5,7 +5,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sagehen.link.begun_marks import INDEX_BITS, MAX_INDEX, BegunMarks
-from sagehen.link.call import LinkCall
+from sagehen.link.call import AnswerError, LinkCall
 from sagehen.link.frames import (
     ANSWER,
     CANCEL,
@@ -219,7 +219,7 @@ class ClientStream(FrameStream):
 
 def _break_after_error(call: LinkCall, error: Exception) -> None:
     """Only the request whose answer or receiver is faulty ends, not the link."""
-    if isinstance(error, LinkError):
+    if isinstance(error, AnswerError):
         call.fault = str(error)
     else:
         log.exception("An answer could not be handled and is cut off.")

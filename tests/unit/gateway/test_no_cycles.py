@@ -2,9 +2,13 @@
 everybody when it does."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
+from sagehen.containers.modelserver.contract import ModelAnswer
+from sagehen.containers.modelserver.serving.first_bytes import FirstBytes
+from sagehen.containers.modelserver.serving.server import ModelServer
 from sagehen.frame.routes import VariantRoute
 
 STREAM = "/endpoints/price/invocations-response-stream"
@@ -24,6 +28,26 @@ async def test_an_invocation_leaves_no_cycle(house, variant, kept, path, status)
         client.send(house.signed(path=path))
         await client.answer()
     assert kept() == {}
+
+
+@pytest.mark.parametrize(
+    "path", ["/endpoints/price/invocations", STREAM], ids=["whole", "streamed"]
+)
+@pytest.mark.parametrize("size", [10, 200_000, 600_000], ids=["small", "large", "windows"])
+async def test_an_invocation_over_a_link_leaves_no_cycle(house, variant, kept, path, size):
+    server = ModelServer(lambda request: request.respond(ModelAnswer(200, request.body)), 10**6)
+    address = house.home.run / "link"
+    listener = await asyncio.get_running_loop().create_unix_server(
+        partial(FirstBytes, server, house.home.run), str(address)
+    )
+    house.route(variant(f"link:{address}"))
+    await house.start()
+    client = await house.connect()
+    for _ in range(3):
+        client.send(house.signed(bytes(size), path=path))
+        assert (await client.answer()).status == 200
+    assert kept() == {}
+    listener.close()
 
 
 async def test_a_copy_for_a_shadow_leaves_none(house, variant, kept, echo, eventually):

@@ -410,7 +410,6 @@ async def test_an_answer_may_break_off(house):
         lambda house, one: (encode_frame(LARGE_REQUEST, one.call._number),),
         lambda house, one: (encode_settings(HELLO, {"versions": [1]}),),
         lambda house, one: (encode_refusal("reason"),),
-        lambda house, one: (house.begin_answer(one, status=101),),
         lambda house, one: (bytes(16),),
     ],
     ids=[
@@ -427,7 +426,6 @@ async def test_an_answer_may_break_off(house):
         "large request",
         "hello",
         "refusal",
-        "status",
         "no frame",
     ],
 )
@@ -446,12 +444,16 @@ async def test_what_a_container_must_not_send_ends_the_link_for_all(house, frame
     assert again.is_answered
 
 
+@pytest.mark.parametrize("is_large", [False, True])
 @pytest.mark.parametrize("status", [0, 100, 199, 600, 65535])
-async def test_only_final_statuses_are_answers(house, status):
+async def test_only_final_statuses_are_answers(house, status, is_large):
     one, other = await house.requests(2)
-    house.container.send(house.answer(one, status=status), house.answer(other))
+    answer = house.begin_answer if is_large else house.answer
+    house.container.send(answer(one, status=status), house.answer(other))
     assert one.events == ["breaks"]
-    assert f"status {status}" in one.call.fault
+    assert f"the status is {status}" in one.call.fault
+    await settle()
+    assert house.container.numbers(CANCEL) == [one.call._number] * is_large
     assert other.is_answered
 
 

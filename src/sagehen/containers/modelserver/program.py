@@ -19,7 +19,7 @@ from sagehen.containers.modelserver.adapters import make_adapter
 from sagehen.containers.modelserver.environment import Bind, Environment, set_up_log
 from sagehen.containers.modelserver.load_failures import describe_load_failure
 from sagehen.containers.modelserver.serving.container_api import MultiModelApi, SingleModelApi
-from sagehen.containers.modelserver.serving.link_connection import FirstBytes
+from sagehen.containers.modelserver.serving.first_bytes import FirstBytes
 from sagehen.containers.modelserver.serving.loading import Loader
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
 from sagehen.containers.modelserver.serving.server import ModelServer

@@ -2,14 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import cast
 
 from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
-from sagehen.containers.modelserver.serving.body_budget import Reservation
-from sagehen.containers.modelserver.serving.connection import Connection, answer_lines
+from sagehen.containers.modelserver.serving.connection import answer_lines
+from sagehen.containers.modelserver.serving.link_answers import LargeAnswer, StreamedAnswer
+from sagehen.containers.modelserver.serving.link_requests import (
+    KnownHeads,
+    LargeRequest,
+    LinkRequest,
+)
 from sagehen.containers.modelserver.serving.responses import (
     answer_head_too_large,
     answer_too_large,
@@ -22,7 +25,6 @@ from sagehen.containers.modelserver.serving.server import (
     ModelServer,
 )
 from sagehen.containers.modelserver.serving.streaming import AnswerStream
-from sagehen.http1.fields import ParsedLines, joined_raw_fields
 from sagehen.link.begun_marks import BegunMarker, open_begun_marker
 from sagehen.link.frames import (
     ANSWER,
@@ -34,7 +36,6 @@ from sagehen.link.frames import (
     LARGE_ANSWER,
     LARGE_REQUEST,
     MAX_HEAD_BYTES,
-    PREFACE,
     REFUSAL,
     REQUEST,
     SLOTS,
@@ -51,135 +52,14 @@ from sagehen.link.frames import (
     read_settings,
     window_bytes,
 )
-from sagehen.link.stream import BodyReceiver, BodySender, FrameStream
+from sagehen.link.stream import BodyReceiver, FrameStream
 
-__all__ = ["FirstBytes", "LinkConnection"]
+__all__ = ["LinkConnection"]
 
 log = logging.getLogger(__name__)
 
-MAX_KNOWN_HEADS = 4096
-MAX_KNOWN_HEAD_BYTES = 2048
 _BODILESS = frozenset((204, 304))
 _FIRST_KINDS = frozenset((HELLO, REFUSAL))
-
-
-class FirstBytes(asyncio.Protocol):
-    """Tells from a connection's first bytes whether it speaks HTTP/1.1 or is a link."""
-
-    def __init__(self, server: ModelServer, marks_folder: Path | None) -> None:
-        self._server = server
-        self._marks_folder = marks_folder
-        self._received = b""
-        self._transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._server.connections.add(self)
-
-    def data_received(self, data: bytes) -> None:
-        received = self._received = self._received + data
-        if len(received) < len(PREFACE) and PREFACE.startswith(received):
-            return
-        is_link = received.startswith(PREFACE)
-        protocol = (
-            LinkConnection(self._server, self._marks_folder)
-            if is_link
-            else Connection(self._server)
-        )
-        self._server.connections.discard(self)
-        self._transport.set_protocol(protocol)
-        protocol.connection_made(self._transport)
-        protocol.data_received(received[len(PREFACE) :] if is_link else received)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._server.lost(self)
-
-    # Called by the server
-
-    def cut_off_if_overdue(self, now: float) -> None: ...
-
-    def turn_away(self) -> None: ...
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-
-class LinkRequest(ModelRequest):
-    """A whole request with its number."""
-
-    __slots__ = ("_connection", "number")
-
-    def __init__(
-        self,
-        connection: "LinkConnection",
-        number: int,
-        path: str,
-        headers: Mapping[bytes, bytes],
-        body: bytes,
-    ) -> None:
-        super().__init__("POST", path, headers, body, connection.answered)
-        self._connection = connection
-        self.number = number
-
-    def mark_begun(self) -> None:
-        # The number of an abandoned request may be another's by now.
-        if not self.abandoned:
-            self._connection.mark_begun(self.number)
-
-
-class _LargeRequest:
-    """A request whose body is being received."""
-
-    __slots__ = ("_size", "body", "head", "parts", "received", "receiving_since", "reservation")
-
-    def __init__(self, head: bytes, size: int, body: BodyReceiver) -> None:
-        self.head = head
-        self._size = size
-        self.body = body
-        self.parts: list[bytes] = []
-        self.received = 0
-        self.reservation: Reservation | None = None
-        self.receiving_since: float | None = None
-        """the first sweep since the last piece"""
-
-    @property
-    def waits_for_memory(self) -> bool:
-        return self.reservation is not None and not self.reservation.granted
-
-    def add(self, data: bytes, is_last: bool) -> None:
-        """Raises LinkError."""
-        self.received += len(data)
-        self.receiving_since = None
-        if self.received > self._size or (is_last and self.received < self._size):
-            raise LinkError(f"A body of {self._size} bytes was announced; {self.received} came.")
-        self.body.received(len(data), is_last)
-        self.parts.append(data)
-
-    def granted(self) -> None:
-        self.receiving_since = None
-        self.body.resume()
-
-    def drop(self) -> None:
-        self.parts.clear()
-        if self.reservation is not None:
-            self.reservation.release()
-            self.reservation = None
-
-
-class _KnownHeads(dict[bytes, tuple[str, Mapping[bytes, bytes]]]):
-    """Paths and headers by head as received; clients repeat the same few."""
-
-    def __missing__(self, head: bytes) -> tuple[str, Mapping[bytes, bytes]]:
-        path, _, lines = head.partition(b"\n")
-        read = path.decode("latin-1"), joined_raw_fields(ParsedLines()[lines])
-        if len(head) <= MAX_KNOWN_HEAD_BYTES:
-            if len(self) >= MAX_KNOWN_HEADS:
-                self.clear()
-            self[head] = read
-        return read
 
 
 class LinkConnection(FrameStream):
@@ -207,12 +87,12 @@ class LinkConnection(FrameStream):
         self._server = server
         self._marks_folder = marks_folder
         self._marker: BegunMarker | None = None
-        self._receiving: dict[int, _LargeRequest] = {}
+        self._receiving: dict[int, LargeRequest] = {}
         self._requests: dict[int, LinkRequest] = {}
         """received whole, and not answered"""
-        self._sending: dict[int, _Answering] = {}
+        self._sending: dict[int, LargeAnswer] = {}
         """large answers"""
-        self._known_heads = _KnownHeads()
+        self._known_heads = KnownHeads()
         self._slots = 0
         """as the gateway knows them"""
         self._is_open = False
@@ -340,7 +220,7 @@ class LinkConnection(FrameStream):
             self._send_answer(number, body_too_large(self._server.max_body_bytes))
             return
         body = BodyReceiver(self, number)
-        large = self._receiving[number] = _LargeRequest(head, size, body)
+        large = self._receiving[number] = LargeRequest(head, size, body)
         if size <= LARGE_BYTES:
             return
         large.reservation = self._server.body_budget.reserve(size, large.granted)
@@ -409,7 +289,7 @@ class LinkConnection(FrameStream):
         self, request: LinkRequest, answer: ModelAnswer, stream: AnswerStream
     ) -> None:
         number = request.number
-        answering = _Streaming(self, self._server, request, stream)
+        answering = StreamedAnswer(self, self._server, request, stream)
         lines = answer_lines(answer.content_type, answer.headers)
         if len(lines) > MAX_HEAD_BYTES:
             answering.abandon()
@@ -433,12 +313,12 @@ class LinkConnection(FrameStream):
             return
         length = encode_length(len(body))
         self.send(encode_frame(LARGE_ANSWER, number, lines, length, answer.status))
-        answering = self._sending[number] = _Answering(self, number)
+        answering = self._sending[number] = LargeAnswer(self, number)
         answering.sender.add(body)
         answering.sender.end()
         self.sent(number, answering)
 
-    def sent(self, number: int, answering: "_Answering") -> None:
+    def sent(self, number: int, answering: LargeAnswer) -> None:
         """Forgets a large answer that is sent."""
         if answering.sender.is_done:
             self._sending.pop(number, None)
@@ -449,79 +329,3 @@ class LinkConnection(FrameStream):
         self._sending.pop(number, None)
         self.send(encode_frame(CANCEL, number))
         self._close_if_sent()
-
-
-class _Answering:
-    """A large answer that is being sent."""
-
-    def __init__(self, connection: LinkConnection, number: int) -> None:
-        self._connection = connection
-        self._number = number
-        self.sender = BodySender(connection, number, self.drained)
-
-    def drained(self) -> None:
-        self._connection.sent(self._number, self)
-
-    def abandon(self) -> None:
-        self.sender.stop()
-
-
-class _Streaming(_Answering):
-    """An answer that a worker is still making."""
-
-    def __init__(
-        self,
-        connection: LinkConnection,
-        server: ModelServer,
-        request: LinkRequest,
-        stream: AnswerStream,
-    ) -> None:
-        super().__init__(connection, request.number)
-        self._server = server
-        self._request = request
-        self._stream = stream
-        self._bytes = 0
-        self._is_over = False
-        """the worker has made all of it"""
-
-    def begin(self) -> None:
-        self._stream.on_change = self.drained
-        self.drained()
-
-    def drained(self) -> None:
-        stream, sender = self._stream, self.sender
-        if self._is_over:
-            self._connection.sent(self._number, self)
-            return
-        while not sender.is_full and (piece := stream.take()) is not None:
-            self._bytes += len(piece)
-            if self._bytes > self._server.max_answer_bytes:
-                answer = answer_too_large(self._bytes, self._server.max_answer_bytes)
-                log.error("%s", answer.body)
-                stream.abandon()
-                self._end(whole=False)
-                return
-            sender.add(piece)
-        if stream.over:
-            self._end(stream.whole)
-
-    def abandon(self) -> None:
-        """The gateway does not want the rest."""
-        super().abandon()
-        if self._is_over:
-            return
-        self._is_over = True
-        self._server.abandon(self._request)
-        self._stream.abandon()
-        self._server.end(self._request)
-
-    def _end(self, whole: bool) -> None:
-        self._is_over = True
-        self._stream.on_change = None
-        self._server.end(self._request)
-        if whole:
-            self.sender.end()
-            self._connection.sent(self._number, self)
-        else:
-            self.sender.stop()
-            self._connection.broke_off(self._number)

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from sagehen.containers.modelserver.contract import ModelAnswer
-from sagehen.containers.modelserver.serving import link_connection
-from sagehen.containers.modelserver.serving.link_connection import FirstBytes
+from sagehen.containers.modelserver.serving import link_requests
+from sagehen.containers.modelserver.serving.first_bytes import FirstBytes
 from sagehen.containers.modelserver.serving.responses import abandoned
 from sagehen.containers.modelserver.serving.server import RECEIVE_SECONDS, ModelServer
 from sagehen.containers.modelserver.serving.streaming import AnswerStream
@@ -281,7 +281,7 @@ async def test_a_path_and_headers_are_parsed_each_once(gateway):
 
 
 async def test_heads_that_differ_take_bounded_memory(gateway, monkeypatch):
-    monkeypatch.setattr(link_connection, "MAX_KNOWN_HEADS", 10)
+    monkeypatch.setattr(link_requests, "MAX_KNOWN_HEADS", 10)
     for number in range(100):
         gateway.send(request(number, head=b"/x\na: %d\r\n" % number))
     gateway.send(request(100, head=b"/x\na: %b\r\n" % bytes(5000)))
