@@ -174,12 +174,11 @@ class Instance:
     async def _provide_libraries(self) -> None:
         try:
             for paths in self._paths:
-                image = paths.container.image
-                await self._node.image_environments.acquire(image)
+                image, environments = paths.container.image, self._node.image_environments
+                await environments.acquire(image)
                 self._images.append(image)
                 if runs_model_server(paths, self._node.settings):
-                    python = self._node.image_environments.python(image)
-                    await asyncio.to_thread(give_python, paths, python)
+                    await asyncio.to_thread(give_python, paths, environments.python(image))
         except RequirementsError as error:
             raise InstanceFailed(cannot_start(self.spec.variant_name, str(error))) from error
 
@@ -336,9 +335,8 @@ class Instance:
                 reported_slots = self._slots()
                 self._change(InstanceState.IN_SERVICE)
             if failed >= pace.pings_failed_in_a_row:
-                problems = (running.ping_problem for running in self._running)
-                causes = [f"/ping failed {failed} times in a row", *filter(None, problems)]
-                return "; ".join(causes) + "."
+                problems = filter(None, (running.ping_problem for running in self._running))
+                return "; ".join([f"/ping failed {failed} times in a row", *problems]) + "."
 
     def _slots(self) -> list[int | None]:
         return [running.slots for running in self._running]
@@ -348,9 +346,8 @@ class Instance:
         clock, pace = self._node.clock, self._node.pace
         deadline = clock.monotonic() + pace.stop_seconds
         await self._models.close()
-        for running in self._running:
-            if running is not self._running[0]:
-                await clock.sleep(pace.next_container_seconds)
+        for number, running in enumerate(self._running):
+            await clock.sleep(pace.next_container_seconds if number else 0)
             await running.end(max(0, deadline - clock.monotonic()), pace.answer_seconds)
 
     async def _stop_containers(self, grace_seconds: float) -> None:
@@ -366,9 +363,9 @@ class Instance:
             await self._node.artifacts.release(self._artifacts.pop())
         while self._images:
             self._node.image_environments.release(self._images.pop())
-        home, instance_id = self._node.home, self.spec.instance_id
-        await asyncio.to_thread(home.container_end(instance_id).unlink, missing_ok=True)
-        await asyncio.to_thread(remove_tree, home.instances / instance_id)
+        home, name = self._node.home, self.spec.instance_id
+        await asyncio.to_thread(home.container_end(name).unlink, missing_ok=True)
+        await asyncio.to_thread(remove_tree, home.instances / name)
 
     def _ping_failure(self, running: RunningContainer, cause: str) -> str:
         return failed_ping(running.paths.container.hostname, self.spec.variant_name, cause)
@@ -381,8 +378,7 @@ class Instance:
         if self._ending is not None and state is not InstanceState.STOPPING:
             return
         containers = tuple(
-            ContainerReport(address=running.address, slots=running.slots)
-            for running in self._running
+            ContainerReport(address=each.address, slots=each.slots) for each in self._running
         )
         self.report = InstanceReport(
             instance_id=self.spec.instance_id,

@@ -92,8 +92,7 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
         for procs in options.get("cgroup", ()):
             files.write(procs, str(posix.getpid()))
         step = "network"
-        network = _join_network(*options.get("network", [None]))
-        _make_network(network, agent_pid, proc, report)
+        _make_network(_join_network(*options.get("network", [None])), agent_pid, proc, report)
         for listener in map(int, options.get("handoff", ())):
             _start_helper("hand_over", listener, agent_pid, proc, report)
             posix.close(listener)

@@ -90,8 +90,6 @@ class _Grant(msgspec.Struct, frozen=True):
     template: str
     """signed text of a simple request, with placeholders"""
     signing_key: bytes
-    mac: hmac.HMAC
-    """keyed; copying it takes half the time of making another"""
 
 
 class Verifier:
@@ -235,7 +233,6 @@ class Verifier:
             raise refusals.no_such_key(family, scope.access_key)
         if scope.region not in (self._region, _GLOBAL_REGIONS.get(scope.service)):
             raise refusals.wrong_region(family, scope.region, self._region)
-        key = signing_key(secret, scope)
         names = tuple(claim.signed_headers.split(";"))
         if "host" not in names:
             raise refusals.not_signed(family, ["host"])
@@ -248,8 +245,7 @@ class Verifier:
             name_set=frozenset(names),
             pick=_picker(names),
             template=_template(names, claim.signed_headers),
-            signing_key=key,
-            mac=hmac.new(key, digestmod="sha256"),
+            signing_key=signing_key(secret, scope),
         )
 
     def _remember(self, text: str, grant: _Grant) -> None:
@@ -316,9 +312,8 @@ def _to_sign(grant: _Grant, timestamp: str, canonical: str) -> str:
 
 
 def _is_right(grant: _Grant, to_sign: str, signature: str) -> bool:
-    ours = grant.mac.copy()
-    ours.update(to_sign.encode())
-    return hmac.compare_digest(ours.hexdigest().encode(), signature.encode())
+    ours = hmac.digest(grant.signing_key, to_sign.encode(), "sha256").hex()
+    return hmac.compare_digest(ours.encode(), signature.encode())
 
 
 def _check_service(grant: _Grant, service: str | None) -> None:
