@@ -8,7 +8,6 @@ import ctypes
 import importlib.util
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -40,6 +39,8 @@ def prepare_model_builder(script: Path) -> None:
     installed, needed = _installed_version(), _needed_version(script, pickle)
     if installed is None or needed not in (None, installed):
         _use_own_modules(installed, needed)
+    import shutil  # which other scripts' workers need not wait for
+
     if not isinstance(shutil.copytree, _CopyTree):
         shutil.copytree = _CopyTree(shutil.copytree)
 
