@@ -140,6 +140,8 @@ class LinkCall:
         receiver = self._receiver
         if receiver is None:
             return
+        if self._answer_body is not None:
+            raise AnswerError("a second answer came")
         _check_status(status)
         receiver.answer_begins(status, self._stream.parsed_lines[lines], len(body))
         # The receiver may have failed, and abandoned this call.
@@ -150,9 +152,9 @@ class LinkCall:
             receiver.answer_ends()
 
     def answer_begins(self, status: int, lines: bytes, length: int | None) -> None:
-        """Raises LinkError or AnswerError."""
+        """Raises AnswerError."""
         if self._answer_body is not None:
-            raise LinkError("A second answer came to one request.")
+            raise AnswerError("a second answer came")
         _check_status(status)
         self._answer_body = body = BodyReceiver(self._stream, self._number)
         if self._is_paused:

@@ -206,7 +206,7 @@ class ClientStream(FrameStream):
         settings = read_settings(body)
         version = settings.get("version")
         if version != VERSION:
-            raise LinkError(f"The container speaks version {version} of the link, not {VERSION}.")
+            raise LinkError(f"The container speaks version {version!r} of the link, not {VERSION}.")
         if self.opened.done():
             raise LinkError("WELCOME came twice.")
         if settings.get("marks") is not True:

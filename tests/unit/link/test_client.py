@@ -399,7 +399,6 @@ async def test_an_answer_may_break_off(house):
     [
         lambda house, one: (house.data(one, b"x", is_last=True),),
         lambda house, one: (house.data(one, b"x"),),
-        lambda house, one: (house.begin_answer(one), house.begin_answer(one)),
         lambda house, one: (house.begin_answer(one, 1), house.data(one, b"xy", is_last=True)),
         lambda house, one: (house.begin_answer(one, 3), house.data(one, b"xy", is_last=True)),
         lambda house, one: (house.begin_answer(one, 2), house.data(one, b"xy"), house.data(one)),
@@ -415,7 +414,6 @@ async def test_an_answer_may_break_off(house):
     ids=[
         "last data first",
         "data first",
-        "two answers",
         "too long",
         "too short",
         "empty data",
@@ -455,6 +453,17 @@ async def test_only_final_statuses_are_answers(house, status, is_large):
     await settle()
     assert house.container.numbers(CANCEL) == [one.call._number] * is_large
     assert other.is_answered
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+async def test_a_second_answer_ends_its_own_request(house, is_large):
+    one, other = await house.requests(2)
+    again = house.begin_answer if is_large else house.answer
+    house.container.send(house.begin_answer(one), again(one), house.answer(other))
+    assert one.events == ["begins", "breaks"]
+    assert one.call.fault == "a second answer came"
+    assert other.is_answered
+    assert house.has_nothing_left
 
 
 @pytest.mark.parametrize(
