@@ -165,8 +165,12 @@ def test_a_training_job_runs_with_the_tags_version(matching):
     assert described()["TrainingJobStatus"] == "Completed", described().get("FailureReason")
     logs = matching.server.client("logs")
     group = "/aws/sagemaker/TrainingJobs"
-    lines = [event["message"] for event in logs.filter_log_events(logGroupName=group)["events"]]
-    assert any(line.startswith("trained by 1.2.1 ") for line in lines), lines
+
+    def lines():
+        # A job's last lines arrive a moment after its end.
+        return [event["message"] for event in logs.filter_log_events(logGroupName=group)["events"]]
+
+    eventually(lambda: any(line.startswith("trained by 1.2.1 ") for line in lines()))
 
 
 @pytest.mark.parametrize("kind", ["model", "job"])
