@@ -4,9 +4,10 @@
     .venv/bin/python benchmarks/hot_path.py --before TREE      beside another checkout's server
 
 A server with one XGBoost model, one CSV row a request, takes `connections` at once. Processor time
-is what the kernel says of each process, divided by the requests, so that other work on the machine
-matters little. With py-spy (`pip install py-spy`, as root), the time of each process is divided
-among its functions by 400 samples a second: its own time, without that of the functions it calls.
+is what the kernel says of each process, divided by the requests. With py-spy (`pip install py-spy`,
+as root) there is a second turn, with 200 samples a second of what holds the interpreter's lock: the
+share of each function in it, without that of the functions it calls. The event loop's own work and
+the kernel's are not in it.
 """
 
 import os
@@ -21,12 +22,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from frame import heading, options, put_under_load, row_of
+from frame import heading, keep, options, put_under_load, row_of
 from house import check, make_model
 from machine import describe_machine
 from sides import Failed, Side, sagehen, two_trees
 
-SAMPLES_PER_SECOND = 400
+SAMPLES_PER_SECOND = 200
+PROFILER_START_SECONDS = 2.0
 PROGRAMS = {
     "gateway": "sagehen.app.roles.gateway",
     "model server": "sagehen.containers.modelserver",
@@ -34,12 +36,14 @@ PROGRAMS = {
 
 
 class Cost(NamedTuple):
-    """Of one process; µs a request."""
+    """What one process takes for a request."""
 
     user: float
+    """µs"""
     kernel: float
+    """µs"""
     functions: Counter[str]
-    """its share of user and kernel together, by function; empty without py-spy"""
+    """samples by function; empty without py-spy"""
 
     @property
     def total(self) -> float:
@@ -60,12 +64,16 @@ def main() -> None:
             sides = stack.enter_context(two_trees(model, folder, before))
         else:
             sides = [stack.enter_context(sagehen(model, folder, "Sagehen"))]
-        print("\n".join([*heading("Processor time of a request"), *describe_machine(), ""]))
+        parts = ["\n".join([*heading("Processor time of a request"), *describe_machine(), ""])]
         for side in sides:
             check(side, rows, expected)
             put_under_load(side, rows, arguments.connections, 1.0)
             rate, costs = measure(side, rows, arguments.connections, arguments.seconds)
-            print(render(side.name, arguments.connections, rate, costs, arguments.functions))
+            parts.append(render(side.name, arguments.connections, rate, costs, arguments.functions))
+    report = "\n".join(parts)
+    print(report)
+    if arguments.save:
+        keep(report, "hot-path")
 
 
 def measure(
@@ -75,25 +83,33 @@ def measure(
     if side.home is None:
         raise Failed(f"{side.name} is no Sagehen.")
     processes = {name: find(side.home, program) for name, program in PROGRAMS.items()}
-    result = {}
+    before = {name: process.cpu_times() for name, process in processes.items()}
+    load = put_under_load(side, rows, connections, seconds)
+    now = {name: process.cpu_times() for name, process in processes.items()}
+    samples = sample(side, rows, connections, seconds, processes)
+    costs = {}
+    for name in processes:
+        user = (now[name].user - before[name].user) / load["answers"] * 1e6
+        kernel = (now[name].system - before[name].system) / load["answers"] * 1e6
+        costs[name] = Cost(user, kernel, samples[name])
+    return load["requests_per_second"], costs
+
+
+def sample(
+    side: Side,
+    rows: Sequence[str],
+    connections: int,
+    seconds: float,
+    processes: dict[str, psutil.Process],
+) -> dict[str, Counter[str]]:
+    """Puts the side under load once more, as the profiler slows it down."""
     with tempfile.TemporaryDirectory(prefix="sgh-") as folder, ExitStack() as stack:
         samples = {
             name: stack.enter_context(sampled(process.pid, Path(folder) / name, seconds))
             for name, process in processes.items()
         }
-        before = {name: process.cpu_times() for name, process in processes.items()}
-        load = put_under_load(side, rows, connections, seconds)
-        requests = load["requests_per_second"] * seconds
-        for name, process in processes.items():
-            now, then = process.cpu_times(), before[name]
-            user = (now.user - then.user) / requests * 1e6
-            kernel = (now.system - then.system) / requests * 1e6
-            result[name] = user, kernel
-    costs = {
-        name: Cost(user, kernel, shares(samples[name], user + kernel))
-        for name, (user, kernel) in result.items()
-    }
-    return load["requests_per_second"], costs
+        put_under_load(side, rows, connections, seconds + PROFILER_START_SECONDS)
+    return samples
 
 
 def find(home: Path, program: str) -> psutil.Process:
@@ -118,7 +134,7 @@ def sampled(pid: int, file: Path, seconds: float) -> Iterator[Counter[str]]:
         yield samples
         return
     words = [profiler, "record", "--pid", str(pid), "--format", "raw", "--output", str(file)]
-    words += ["--rate", str(SAMPLES_PER_SECOND), "--duration", str(int(seconds))]
+    words += ["--rate", str(SAMPLES_PER_SECOND), "--duration", str(max(1, int(seconds))), "--gil"]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         yield samples
         running.wait()
@@ -132,15 +148,6 @@ def short(frame: str) -> str:
     name, _, where = frame.partition(" (")
     path = where.rpartition(":")[0] or where.rstrip(")")
     return f"{name} ({path.rpartition('src/sagehen/')[2].rpartition('site-packages/')[2]})"
-
-
-def shares(samples: Counter[str], total: float) -> Counter[str]:
-    count = samples.total()
-    return (
-        Counter({name: total * each / count for name, each in samples.items()})
-        if count
-        else samples
-    )
 
 
 def render(side: str, connections: int, rate: float, costs: dict[str, Cost], functions: int) -> str:
