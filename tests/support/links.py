@@ -66,6 +66,8 @@ class Pipe(asyncio.Transport):
         self.is_stalled = False
         """the other side does not read"""
         self.was_aborted = False
+        self.is_paused = False
+        """its owner does not want to read"""
         self._pending = bytearray()
         self._is_closing = False
         self._is_lost = False
@@ -155,9 +157,11 @@ class Pipe(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.is_paused = True
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
 
 def connect(one: Any, other: Any) -> tuple[Pipe, Pipe]:

@@ -38,6 +38,11 @@ __all__ = ["ClientStream"]
 log = logging.getLogger(__name__)
 
 MAX_GENERATION = (1 << 16) - 1
+MAX_IGNORED_FRAMES = 256
+"""read without a pause; a few come late for abandoned requests"""
+PAUSE_SECONDS_PER_FRAME = 6e-6
+"""ten times what such a frame takes to read: a container that sends nothing else leaves this
+process to others"""
 
 
 class ClientStream(FrameStream):
@@ -47,6 +52,7 @@ class ClientStream(FrameStream):
         "_calls",
         "_client",
         "_free_numbers",
+        "_ignored",
         "_marks",
         "_next_index",
         "opened",
@@ -61,6 +67,8 @@ class ClientStream(FrameStream):
         self._next_index = 0
         self._free_numbers: list[int] = []
         """of calls that have ended; the last is reused first, so that few marks are touched"""
+        self._ignored = 0
+        """frames for nobody, since the last pause"""
         self.parsed_lines = client.parsed_lines
         self.opened: asyncio.Future[str | None] = self._loop.create_future()
         """why the link could not be opened, or None when it is open"""
@@ -138,6 +146,7 @@ class ClientStream(FrameStream):
 
     def handle_frames(self, frames: list[Frame]) -> None:
         calls = self._calls
+        ignored = 0
         for kind, flags, number, status, head, body in frames:
             if kind == ANSWER:
                 call = calls.pop(number, None)
@@ -147,7 +156,11 @@ class ClientStream(FrameStream):
                         call.answered(status, head, body)
                     except Exception as error:
                         _break_after_error(call, error)
+                else:
+                    ignored += 1
             else:
+                if number not in calls:
+                    ignored += 1
                 try:
                     self._handle_rare(kind, flags, number, status, head, body)
                 except LinkError:
@@ -158,8 +171,21 @@ class ClientStream(FrameStream):
                         _break_after_error(call, error)
                     else:
                         log.exception("The end of an answer could not be handled.")
+        if ignored:
+            self._count_ignored(ignored)
         if not calls or self._client.has_waiting:
             self._client.call_ended(self)
+
+    def _count_ignored(self, frames: int) -> None:
+        self._ignored += frames
+        if self._ignored > MAX_IGNORED_FRAMES and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._loop.call_later(self._ignored * PAUSE_SECONDS_PER_FRAME, self._resume_reading)
+            self._ignored = 0
+
+    def _resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _handle_rare(
         self, kind: int, flags: int, number: int, status: int, head: bytes, body: bytes

@@ -554,6 +554,41 @@ async def test_slots_are_told_whenever_they_come(house):
     assert house.slots == [7, 9]
 
 
+# Floods
+
+
+@pytest.mark.parametrize("kind", [SLOTS, CANCEL, ANSWER, DATA, WINDOW, LARGE_ANSWER])
+async def test_a_flood_of_frames_for_nobody_is_read_with_pauses(house, kind):
+    """It would take all of this process's time from others."""
+    (request,) = await house.requests(1)
+    pipe = house.dialler.pipes[0][0]
+    frame = encode_frame(kind, 9, b"", b"1234" if kind == WINDOW else b"")
+    for _ in range(client_stream.MAX_IGNORED_FRAMES - 10):
+        house.container.send(frame)  # in small pieces, too
+    assert not pipe.is_paused
+    house.container.send(frame * 20)
+    assert pipe.is_paused
+    await eventually(lambda: not pipe.is_paused)
+    house.container.send(house.answer(request))
+    assert request.is_answered
+
+
+async def test_many_answers_at_once_are_no_flood(house):
+    requests = await house.requests(1000)
+    house.container.send(*(house.answer(request) for request in requests))
+    assert all(request.is_answered for request in requests)
+    assert not house.dialler.pipes[0][0].is_paused
+
+
+async def test_a_link_that_ended_in_a_flood_is_not_read_again(house):
+    await house.requests(1)
+    stream, (pipe, _) = house.stream, house.dialler.pipes[0]
+    house.container.send(encode_frame(SLOTS, 9) * 5000)
+    house.client.abort()
+    stream._resume_reading()
+    assert pipe.is_paused
+
+
 # The end of the link
 
 
