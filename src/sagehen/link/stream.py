@@ -90,7 +90,8 @@ class FrameStream(asyncio.Protocol):
 
     def refuse(self, reason: str) -> None:
         """Tells the peer why, and ends the link."""
-        log.warning("A link is ended: %s", reason)
+        # A log cannot hold lone surrogates, which JSON of the peer can.
+        log.warning("A link is ended: %s", reason.encode(errors="backslashreplace").decode())
         if not self._transport.is_closing():
             self.send(encode_refusal(reason))
             self.flush()
