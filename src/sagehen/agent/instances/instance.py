@@ -273,8 +273,9 @@ class Instance:
                 for running, wait in zip(self._running, waits, strict=True)
                 if not wait.done()
             )
-            details = await slow.describe_unhealthy()
-            cause = f"/ping did not answer 200 within {seconds:g} s; {details}"
+            cause = (
+                f"/ping did not answer 200 within {seconds:g} s; {await slow.describe_unhealthy()}"
+            )
             raise ContainerUnhealthy(self._ping_failure(slow, cause), final=True) from None
         for running in self._running:
             if running.exited.done():
@@ -346,8 +347,9 @@ class Instance:
         clock, pace = self._node.clock, self._node.pace
         deadline = clock.monotonic() + pace.stop_seconds
         await self._models.close()
-        for number, running in enumerate(self._running):
-            await clock.sleep(pace.next_container_seconds if number else 0)
+        for running in self._running:
+            if running is not self._running[0]:
+                await clock.sleep(pace.next_container_seconds)
             await running.end(max(0, deadline - clock.monotonic()), pace.answer_seconds)
 
     async def _stop_containers(self, grace_seconds: float) -> None:
