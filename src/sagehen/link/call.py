@@ -88,7 +88,7 @@ class LinkCall:
         if size <= INLINE_BYTES:
             whole = body[0] if len(body) == 1 else b"".join(body)
             if len(whole) == size:
-                stream.send(encode_frame(REQUEST, number, head, whole))
+                stream.send_large(REQUEST, number, head, whole)
                 return
         stream.send(encode_frame(LARGE_REQUEST, number, head, encode_length(size)))
         self._request_body = BodySender(stream, number, self._drained)

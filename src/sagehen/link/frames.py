@@ -38,6 +38,7 @@ __all__ = [
     "body_length",
     "encode_frame",
     "encode_length",
+    "encode_parts",
     "encode_refusal",
     "encode_settings",
     "encode_window",
@@ -97,9 +98,21 @@ def encode_frame(
     status: int = 0,
     flags: int = 0,
 ) -> bytes:
+    return b"".join(encode_parts(kind, number, head, body, status, flags))
+
+
+def encode_parts(
+    kind: int,
+    number: int,
+    head: bytes = b"",
+    body: bytes | memoryview = b"",
+    status: int = 0,
+    flags: int = 0,
+) -> tuple[bytes, bytes, bytes | memoryview]:
+    """Returns a frame in parts, so that a large body need not be copied."""
     head_bytes = len(head)
     frame_head = _FRAME_HEAD.pack(head_bytes + len(body), number, head_bytes, status, kind, flags)
-    return b"".join((frame_head, head, body))
+    return frame_head, head, body
 
 
 class FrameReader:
@@ -120,12 +133,21 @@ class FrameReader:
         if self.fault is not None:
             return []
         rest = self._rest
-        if rest:
-            rest += data
-            if len(rest) < self._needed:
-                return []
-            data = bytes(rest)
-            rest.clear()
+        if not rest:
+            frames, at = self._cut(data)
+            if at < len(data):
+                rest += memoryview(data)[at:]
+            return frames
+        rest += data
+        if len(rest) < self._needed:
+            return []
+        with memoryview(rest) as view:
+            frames, at = self._cut(view)
+        del rest[:at]
+        return frames
+
+    def _cut(self, data: bytes | memoryview) -> tuple[list[Frame], int]:
+        """Returns the complete frames, and where they end."""
         frames: list[Frame] = []
         unpack = _FRAME_HEAD.unpack_from
         at, end = 0, len(data)
@@ -138,18 +160,18 @@ class FrameReader:
                 or not 0 < kind <= _LAST_KIND
             ):
                 self.fault = _fault(payload_bytes, head_bytes, kind)
-                return frames
+                break
             head_at = at + FRAME_HEAD_BYTES
             stop = head_at + payload_bytes
             if stop > end:
                 self._needed = stop - at
                 break
             body_at = head_at + head_bytes
-            frames.append((kind, flags, number, status, data[head_at:body_at], data[body_at:stop]))
+            # Copies only what is cut from a view.
+            head, body = bytes(data[head_at:body_at]), bytes(data[body_at:stop])
+            frames.append((kind, flags, number, status, head, body))
             at = stop
-        if at < end:
-            rest += data[at:]
-        return frames
+        return frames, at
 
 
 def _fault(payload_bytes: int, head_bytes: int, kind: int) -> str:

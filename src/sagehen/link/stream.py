@@ -16,6 +16,7 @@ from sagehen.link.frames import (
     FrameReader,
     LinkError,
     encode_frame,
+    encode_parts,
     encode_refusal,
     encode_window,
 )
@@ -26,8 +27,10 @@ log = logging.getLogger(__name__)
 
 WRITE_BUFFER_BYTES = 1024 * 1024
 """may wait for the peer before large bodies pause; small messages never do"""
-JOINED_BYTES = 256 * 1024
+JOINED_BYTES = 64 * 1024
 """less than this is copied together to save a system call"""
+COPIED_BYTES = 16 * 1024
+"""a smaller body is copied behind its head"""
 REFUSAL_SECONDS = 2.0
 """for a peer to read why the link is ended; it may not read at all"""
 
@@ -51,7 +54,7 @@ class FrameStream(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader()
-        self._outgoing: list[bytes] = []
+        self._outgoing: list[bytes | memoryview] = []
         self._outgoing_bytes = 0
         self._is_flush_scheduled = False
         self._is_full = False
@@ -63,13 +66,30 @@ class FrameStream(asyncio.Protocol):
     def handle_frames(self, frames: list[Frame]) -> None:
         """Raises LinkError."""
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes | memoryview) -> None:
         """Sends with all else that this turn of the event loop has to send."""
         self._outgoing.append(frame)
         self._outgoing_bytes += len(frame)
         if not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._loop.call_soon(self.flush)
+
+    def send_large(
+        self,
+        kind: int,
+        number: int,
+        head: bytes = b"",
+        body: bytes | memoryview = b"",
+        status: int = 0,
+        flags: int = 0,
+    ) -> None:
+        """Sends a frame whose body may be large."""
+        if len(body) < COPIED_BYTES:
+            self.send(encode_frame(kind, number, head, body, status, flags))
+            return
+        for part in encode_parts(kind, number, head, body, status, flags):
+            if part:
+                self.send(part)
 
     def flush(self) -> None:
         self._is_flush_scheduled = False
@@ -227,7 +247,7 @@ class BodySender:
             else:
                 pieces.popleft()
             is_last = self._ends and not pieces
-            stream.send(encode_frame(DATA, self.number, body=data, flags=END if is_last else 0))
+            stream.send_large(DATA, self.number, body=data, flags=END if is_last else 0)
             if is_last:
                 self._stream = None
                 return

@@ -309,7 +309,7 @@ class LinkConnection(FrameStream):
             lines = answer_lines(answer.content_type, ())
         body = b"" if answer.status in _BODILESS else answer.body
         if len(body) <= INLINE_BYTES:
-            self.send(encode_frame(ANSWER, number, lines, body, answer.status))
+            self.send_large(ANSWER, number, lines, body, answer.status)
             return
         length = encode_length(len(body))
         self.send(encode_frame(LARGE_ANSWER, number, lines, length, answer.status))
