@@ -257,7 +257,7 @@ def check(side: Side, stored: StoredModel) -> None:
 
 
 def bare_calls(stored: StoredModel, torch: Any) -> list[str]:
-    """What the module itself takes, from rows in memory to numbers in memory."""
+    """Times the bare module, without a server, from rows in memory to numbers in memory."""
     rows = np.array([json.loads(question)[0] for question in stored.questions], dtype=np.float32)
     lines = ["| the model itself | " + " | ".join(f"{count}: ms" for count in CALLS) + " |"]
     lines.append(f"|{'---|' * (1 + len(CALLS))}")

@@ -36,7 +36,7 @@ PROGRAMS = {
 
 
 class Cost(NamedTuple):
-    """What one process takes for a request."""
+    """The processor time of one process for a request."""
 
     user: float
     """µs"""

@@ -45,7 +45,7 @@ SIZES = (0, 1, 7, INLINE_BYTES - 1, INLINE_BYTES, INLINE_BYTES + 1, WINDOW_BYTES
 
 
 def requests(rng: random.Random) -> list[bytes]:
-    """What a gateway may send after HELLO; also what it may not, here and there."""
+    """Returns frames of a gateway after HELLO: most are allowed, some are not."""
     frames: list[bytes] = []
     for at in range(rng.randrange(1, 30)):
         number = rng.choice((1, 1, rng.randrange(4))) << 16 | (at if rng.random() < 0.8 else 0)
@@ -69,7 +69,7 @@ def _request(rng: random.Random, number: int) -> list[bytes]:
 
 
 def answers_to(rng: random.Random, number: int, body: bytes) -> list[bytes]:
-    """What a container may send for a request; also what it may not, here and there."""
+    """Returns frames of a container for a request: most are allowed, some are not."""
     lines, status = (
         rng.choice(LINES),
         rng.choice((200, 200, 200, 204, 404, 500, 503, 507, 0, 65535)),

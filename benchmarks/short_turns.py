@@ -85,7 +85,7 @@ def _take_turns(
 
 
 def processor_seconds(pid: int) -> float:
-    """Of the process and its descendants, to the microsecond."""
+    """Returns the processor time of the process and its descendants, to the microsecond."""
     nanoseconds = 0
     for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
         for thread in os.listdir(f"/proc/{process.pid}/task"):

@@ -1,4 +1,4 @@
-"""What containers use of Python 3.11, for images whose libraries have wheels for 3.10 only."""
+"""Replacements on Python 3.10 for parts of 3.11, for images whose libraries stop at 3.10."""
 
 import asyncio
 import sys

@@ -76,6 +76,7 @@ def test_a_second_close_closes_no_other_file(path, tmp_path):
         marks.close()
         other.write("still open")
         other.flush()
+    assert (tmp_path / "other").read_text() == "still open"
 
 
 def test_a_file_of_a_dead_gateway_with_this_pid_is_replaced(path):

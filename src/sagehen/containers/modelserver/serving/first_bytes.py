@@ -1,4 +1,4 @@
-"""What a connection to the model server speaks, as its first bytes tell."""
+"""Tells links from HTTP connections by the first bytes that arrive."""
 
 import asyncio
 from pathlib import Path
