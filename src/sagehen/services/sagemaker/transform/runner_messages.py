@@ -1,0 +1,139 @@
+"""What control and the runner of a transform job tell each other, as lines of JSON."""
+
+import msgspec
+
+__all__ = [
+    "Capture",
+    "Done",
+    "FailedObject",
+    "InstanceAddress",
+    "Instances",
+    "Progress",
+    "RunnerEnded",
+    "RunnerLog",
+    "RunnerSettings",
+    "RunnerSpec",
+    "Stop",
+]
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """DataCaptureConfig of a transform job."""
+
+    uri: str
+    generate_inference_id: bool = False
+
+
+class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A transform job, as control tells a new runner first."""
+
+    job_name: str
+    job_arn: str
+    started_at: float
+    """of the job, not of this runner; seconds since the epoch"""
+    input_type: str
+    """`S3Prefix` or `ManifestFile`"""
+    input_uri: str
+    output_uri: str
+    content_type: str | None = None
+    accept: str | None = None
+    compression: str = "None"
+    """`None` or `Gzip`"""
+    split_type: str = "None"
+    """`None`, `Line`, `RecordIO` or `TFRecord`"""
+    assemble_with: str = "None"
+    """`None` or `Line`"""
+    batch_strategy: str | None = None
+    """`MultiRecord` or `SingleRecord`; None: as the container says"""
+    max_concurrent: int | None = None
+    """requests at once, for each instance; None or 0: as the container says"""
+    max_payload_mb: int | None = None
+    """0: whole objects are streamed; None: as the container says"""
+    timeout_seconds: float = 600
+    max_retries: int = 3
+    input_filter: str = "$"
+    output_filter: str = "$"
+    join_source: str = "None"
+    """`None` or `Input`"""
+    capture: Capture | None = None
+    options: dict[str, str] = {}
+    """variables of the job whose names begin with SAGEHEN_TRANSFORM_, without that"""
+    done_through: str | None = None
+    """every object up to this key is finished, of those of the input in the order of keys"""
+    done: tuple[str, ...] = ()
+    """keys of finished objects behind `done_through`"""
+
+
+class InstanceAddress(msgspec.Struct, frozen=True, kw_only=True):
+    instance_id: str
+    address: str
+    """as of `link.upstream.open_upstreams`"""
+
+
+class Instances(msgspec.Struct, frozen=True, kw_only=True, tag="instances"):
+    """All instances that are ready now."""
+
+    instances: tuple[InstanceAddress, ...]
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
+    """The job is to be stopped: nothing more is uploaded."""
+
+
+class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True, tag="settings"):
+    """As resolved from the job, the container's answer to `/execution-parameters`, and defaults."""
+
+    max_concurrent: int
+    max_payload_mb: int
+    batch_strategy: str
+    """`MultiRecord` or `SingleRecord`"""
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
+    """Objects that are finished since the last message of this kind: their outputs are uploaded."""
+
+    keys: tuple[str, ...]
+    records: int
+    """of these objects"""
+    input_bytes: int
+    failed_records: int = 0
+    """of these objects, tolerated"""
+
+
+class FailedObject(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """An object without output. It counts as finished: other objects go on."""
+
+    key: str
+    error: str
+    """`ClientError` or `AlgorithmError`"""
+    message: str
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
+    """Counts of this runner and those before it, a few times a second."""
+
+    objects: int
+    """finished"""
+    objects_known: int
+    is_listed: bool
+    """False: the listing goes on, and there may be more"""
+    records: int
+    """answered, also of objects that are not finished"""
+    input_bytes: int
+    input_bytes_known: int
+
+
+class RunnerLog(msgspec.Struct, frozen=True, kw_only=True, tag="data_log"):
+    """A line of the stream `…/data-log`, without time."""
+
+    instance_id: str | None
+    line: str
+
+
+class RunnerEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
+    """The runner's last message: everything is done, or nothing more can be."""
+
+    error: str | None = None
+    """`ClientError`, `AlgorithmError` or `InternalServerError`; None: no object failed"""
+    message: str = ""
+    """for FailureReason, if it says more than SageMaker's sentence"""
