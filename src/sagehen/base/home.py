@@ -62,6 +62,11 @@ class Home:
         return self.path / "environments"
 
     @property
+    def offline_results(self) -> Path:
+        """Stores of results that were computed in advance, one for each variant that has some."""
+        return self.path / "offline-results"
+
+    @property
     def instances(self) -> Path:
         """A folder per running instance: its containers' `/opt/ml`."""
         return self.path / "instances"
@@ -171,6 +176,7 @@ class Home:
             self.artifacts,
             # Made here too: containers may see the home read-only.
             self.environments,
+            self.offline_results,
             self.instances,
             self.jobs,
             self.ended_jobs,
