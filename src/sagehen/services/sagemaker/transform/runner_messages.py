@@ -62,6 +62,10 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """every object up to this key is finished, of those of the input in the order of keys"""
     done: tuple[str, ...] = ()
     """keys of finished objects behind `done_through`"""
+    records_done: int = 0
+    """of finished objects; `Progress` counts them too"""
+    input_bytes_done: int = 0
+    """like `records_done`"""
 
 
 class InstanceAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +102,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     input_bytes: int
     failed_records: int = 0
     """of these objects, tolerated"""
+    through: str | None = None
+    """every object up to this key is finished, with those of this message; None: as before"""
 
 
 class FailedObject(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
