@@ -144,6 +144,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     input_bytes: int
     failed_records: int = 0
     """of these objects, tolerated"""
+    through: str | None = None
+    """every object up to this key is finished, with those of this message; None: as before"""
 
 
 class FailedObject(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
