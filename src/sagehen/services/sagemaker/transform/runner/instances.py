@@ -12,7 +12,7 @@ from sagehen.base.retry import Backoff
 from sagehen.link.upstream import Upstreams, open_upstreams
 from sagehen.services.sagemaker.transform.runner_messages import InstanceAddress
 
-__all__ = ["Instance", "Instances"]
+__all__ = ["Connect", "Instance", "Instances"]
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +20,7 @@ FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 """of an instance that does not answer, until control says that it is ready again"""
 
+Connect = Callable[[str, Clock], Upstreams]
 Prepare = Callable[[InstanceAddress], Awaitable[int]]
 """Asks a new instance for its parameters, and returns how many requests it takes at once. Raises
 Unavailable."""
@@ -53,7 +54,7 @@ class Instances:
         self,
         clock: Clock,
         prepare: Prepare,
-        connect: Callable[[str, Clock], Upstreams] = open_upstreams,
+        connect: Connect = open_upstreams,
     ) -> None:
         self._clock = clock
         self._prepare = prepare

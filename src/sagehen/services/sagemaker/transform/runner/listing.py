@@ -1,7 +1,7 @@
 """Finds the input objects of a transform job, in the order of their keys."""
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 import msgspec
@@ -41,7 +41,7 @@ class InputObject:
         return f"{self.source.bucket}/{self.source.key}"
 
 
-async def list_inputs(spec: RunnerSpec, store: ObjectStore) -> AsyncIterator[InputObject]:
+async def list_inputs(spec: RunnerSpec, store: ObjectStore) -> AsyncGenerator[InputObject]:
     """Yields all objects, also those that are done.
 
     Raises JobError: there are none, or they cannot be listed.
@@ -66,7 +66,7 @@ async def list_inputs(spec: RunnerSpec, store: ObjectStore) -> AsyncIterator[Inp
         raise JobError("ClientError", f"No S3 objects found under {spec.input_uri}.")
 
 
-_Found = AsyncIterator[tuple[Location, str, int | None, str | None]]
+_Found = AsyncGenerator[tuple[Location, str, int | None, str | None]]
 """source, relative name, size, ETag"""
 
 

@@ -51,22 +51,18 @@ def read_parameters(answer: LocalAnswer) -> ContainerParameters:
 def resolve(spec: RunnerSpec, container: ContainerParameters) -> RunnerSettings:
     """The job's own come first, then the container's, then SageMaker's defaults."""
     return RunnerSettings(
-        max_concurrent=spec.max_concurrent
-        or container.max_concurrent
-        or DEFAULTS.max_concurrent,
+        max_concurrent=spec.max_concurrent or container.max_concurrent or DEFAULTS.max_concurrent,
         max_payload_mb=_first(
             spec.max_payload_mb, container.max_payload_mb, DEFAULTS.max_payload_mb
         ),
-        batch_strategy=spec.batch_strategy
-        or container.batch_strategy
-        or DEFAULTS.batch_strategy,
+        batch_strategy=spec.batch_strategy or container.batch_strategy or DEFAULTS.batch_strategy,
     )
 
 
 def describe(settings: RunnerSettings) -> str:
     """Returns SageMaker's line of the data-log."""
     return (
-        f"[sagemaker logs]: MaxConcurrentTransforms={settings.max_concurrent}, "
+        f"MaxConcurrentTransforms={settings.max_concurrent}, "
         f"MaxPayloadInMB={settings.max_payload_mb}, "
         f"BatchStrategy={_SPELLINGS[settings.batch_strategy]}"
     )

@@ -1,7 +1,7 @@
 """Reads objects in ranges, with the next one on its way."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 
 from sagehen.frame.s3_client import S3Error, S3Piece
@@ -44,7 +44,7 @@ class ObjectReader:
     def is_at_end(self) -> bool:
         return self._size is not None and self._position >= self._size
 
-    async def rest(self) -> AsyncIterator[bytes]:
+    async def rest(self) -> AsyncGenerator[bytes]:
         """Yields what follows the beginning."""
         ahead = self._start_next()
         try:
