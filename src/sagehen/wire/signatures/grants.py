@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from sagehen.wire.scope import RequestHead, Scope, error_family
 from sagehen.wire.signatures.canonical import is_plain_path
 from sagehen.wire.signatures.claims import ALGORITHM, Claim
+from sagehen.wire.signatures.signing import derive_key
 
 __all__ = ["Grant", "KeyedHash", "signing_key"]
 
@@ -93,10 +94,7 @@ class Grant:
 
 @functools.lru_cache(maxsize=64)
 def signing_key(secret: str, scope: Scope) -> bytes:
-    key = ("AWS4" + secret).encode()
-    for part in (scope.date, scope.region, scope.service, "aws4_request"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    return key
+    return derive_key(secret, scope.date, scope.region, scope.service)
 
 
 def _picker(names: tuple[str, ...]) -> Callable[[Mapping[str, str]], tuple[str, ...]]:
