@@ -106,9 +106,9 @@ async def test_a_refused_record_costs_its_object(job: TransformRun, store: Memor
     assert ended == RunnerEnded(error="ClientError")
     assert store.outputs().keys() == {"results/a.out", "results/c.out"}
     assert container.payloads.count(b"b") == 1
-    lines = [line.line for line in job.of(RunnerLog)]
-    assert lines[-5:] == [
-        "[sagemaker logs]: in/data/b: ClientError: 400",
+    (failed,) = job.of(FailedObject)
+    assert failed == FailedObject(key="data/b", error="ClientError", message="ClientError: 400")
+    assert [line.line for line in job.of(RunnerLog)][-4:] == [
         "[sagemaker logs]: in/data/b: ",
         "[sagemaker logs]: in/data/b: Message:",
         "[sagemaker logs]: in/data/b: bad row",
@@ -141,8 +141,8 @@ async def test_retries_end(job: TransformRun, store: MemoryStore) -> None:
 
     assert ended == RunnerEnded(error="AlgorithmError")
     assert len(container.payloads) == 3
-    lines = [line.line for line in job.of(RunnerLog)]
-    assert "[sagemaker logs]: in/data/x: Bad HTTP status received from algorithm: 500" in lines
+    assert job.of(FailedObject)[0].message == "Bad HTTP status received from algorithm: 500"
+    assert job.of(RunnerLog)[-1].line == "[sagemaker logs]: in/data/x: Traceback"
 
 
 async def test_a_batch_of_an_instance_that_ends_goes_to_another(
