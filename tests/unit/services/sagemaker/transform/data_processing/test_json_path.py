@@ -81,11 +81,11 @@ def test_mixed_ranges_can_be_allowed():
 
 @pytest.mark.parametrize(
     "expression",
-    (
+    [
         *("", "id", "$id", "$.", "$..id", "$$", "$.a b", "$[?(@.a)]"),
         *("$[", "$[]", "$[a]", "$[1,]", "$[1:2:3]", "$[--1]"),
         *("$['a'", "$['a',]", "$['a',1]", "$['a.b']", "$['']", "$['a']x"),
-    ),
+    ],
 )
 def test_what_is_no_path_is_refused(expression):
     with pytest.raises(PathSyntaxError):
