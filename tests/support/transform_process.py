@@ -42,6 +42,7 @@ class RunnerProcess:
     """`messages`: what it has told so far, as JSON."""
 
     def __init__(self, spec: RunnerSpec, instances: tuple[InstanceAddress, ...]) -> None:
+        self.spec = spec
         self.process = subprocess.Popen(
             [sys.executable, "-m", "sagehen.app.roles.transform_runner"],
             stdin=subprocess.PIPE,
@@ -103,14 +104,14 @@ class RunnerProcess:
                 pipe.close()
         return status
 
-    def progress_of(self, spec: RunnerSpec) -> RunnerSpec:
+    def next_spec(self) -> RunnerSpec:
         """What control would tell the next runner."""
         done = [key for message in self.of("done") for key in message["keys"]]
         through = [message["through"] for message in self.of("done") if message.get("through")]
         ended = {message["upload_id"] for message in self.of("upload_ended")}
         begun = [msgspec.convert(message, UploadBegun) for message in self.of("upload_begun")]
         return msgspec.structs.replace(
-            spec,
+            self.spec,
             done=tuple(done),
             done_through=through[-1] if through else None,
             uploads=tuple(upload for upload in begun if upload.upload_id not in ended),

@@ -39,57 +39,55 @@ def runs(deploy):
     return deploy
 
 
-@pytest.fixture
-def job(runs, request):
-    """`job(**changes)` starts a runner on the test's own folders of two buckets."""
-    runners = []
-    folder = request.node.name
-    for bucket in ("transform-in", "transform-out"):
-        runs.s3.create_bucket(Bucket=bucket)
+class Job:
+    """A folder of each of two buckets, and the runners that have worked on them."""
 
-    def start(spec=None, **changes):
-        spec = spec or RunnerSpec(
-            **{
-                "job_name": folder,
-                "job_arn": f"arn:{folder}",
-                "s3": access_of(runs.server),
-                "started_at": 1.7e9,
-                "input_type": "S3Prefix",
-                "input_uri": f"s3://transform-in/{folder}/",
-                "output_uri": f"s3://transform-out/{folder}",
-                "content_type": "text/csv",
-                "split_type": "Line",
-                "assemble_with": "Line",
-                **changes,
-            }
-        )
-        runner = RunnerProcess(spec, instances_of(runs.server, "upper"))
-        runner.spec = spec
-        runners.append(runner)
-        return runner
+    def __init__(self, runs, folder):
+        self.runs, self.folder = runs, folder
+        self.runners = []
+        for bucket in ("transform-in", "transform-out"):
+            runs.s3.create_bucket(Bucket=bucket)
 
-    def put(name, data):
-        runs.s3.put_object(Bucket="transform-in", Key=f"{folder}/{name}", Body=data)
-
-    def outputs():
-        pages = runs.s3.get_paginator("list_objects_v2").paginate(
-            Bucket="transform-out", Prefix=f"{folder}/"
-        )
-        keys = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
-        return {
-            key.removeprefix(f"{folder}/"): runs.s3.get_object(Bucket="transform-out", Key=key)[
-                "Body"
-            ].read()
-            for key in keys
+    def start(self, spec=None, **changes):
+        fields = {
+            "job_name": self.folder,
+            "job_arn": f"arn:{self.folder}",
+            "s3": access_of(self.runs.server),
+            "started_at": 1.7e9,
+            "input_type": "S3Prefix",
+            "input_uri": f"s3://transform-in/{self.folder}/",
+            "output_uri": f"s3://transform-out/{self.folder}",
+            "content_type": "text/csv",
+            "split_type": "Line",
+            "assemble_with": "Line",
+            **changes,
         }
+        instances = instances_of(self.runs.server, "upper")
+        self.runners.append(RunnerProcess(spec or RunnerSpec(**fields), instances))
+        return self.runners[-1]
 
-    def uploads():
-        listed = runs.s3.list_multipart_uploads(Bucket="transform-out", Prefix=f"{folder}/")
+    def put(self, name, data):
+        self.runs.s3.put_object(Bucket="transform-in", Key=f"{self.folder}/{name}", Body=data)
+
+    def outputs(self):
+        listed = self.runs.s3.list_objects_v2(Bucket="transform-out", Prefix=f"{self.folder}/")
+        keys = [entry["Key"] for entry in listed.get("Contents", [])]
+        return {key.removeprefix(f"{self.folder}/"): self._read(key) for key in keys}
+
+    def uploads(self):
+        prefix = f"{self.folder}/"
+        listed = self.runs.s3.list_multipart_uploads(Bucket="transform-out", Prefix=prefix)
         return listed.get("Uploads", [])
 
-    start.put, start.outputs, start.uploads = put, outputs, uploads
-    yield start
-    for runner in runners:
+    def _read(self, key):
+        return self.runs.s3.get_object(Bucket="transform-out", Key=key)["Body"].read()
+
+
+@pytest.fixture
+def job(runs, request):
+    job = Job(runs, request.node.name)
+    yield job
+    for runner in job.runners:
         runner.kill()
 
 
@@ -100,7 +98,7 @@ def test_a_large_object_and_many_small_ones(job):
     for key in KEYS:
         job.put(key, key.encode())
 
-    plain = job(max_payload_mb=1, max_concurrent=2)
+    plain = job.start(max_payload_mb=1, max_concurrent=2)
     assert plain.result() == ENDED, plain.messages
     outputs = job.outputs()
 
@@ -120,7 +118,9 @@ def test_gzip_and_a_stream_of_any_size(job):
     data = b"".join(b"row %d\n" % number for number in range(3_000_000))
     job.put("x.gz", gzip.compress(data, 1))
 
-    runner = job(compression="Gzip", split_type="None", assemble_with="None", max_payload_mb=0)
+    runner = job.start(
+        compression="Gzip", split_type="None", assemble_with="None", max_payload_mb=0
+    )
 
     assert runner.result() == ENDED, runner.of("data_log")
     assert job.outputs() == {"x.gz.out": data.upper()}
@@ -131,13 +131,13 @@ def test_a_refused_row_costs_its_object_or_itself(job):
     job.put("bad.csv", b"a\nrefuse\nc\n")
     job.put("good.csv", b"a\nb\n")
 
-    failing = job(max_retries=0)
+    failing = job.start(max_retries=0)
     assert failing.result() == {**ENDED, "error": "AlgorithmError"}
     assert job.outputs() == {"good.csv.out": b"A\nB\n"}
     (failed,) = failing.of("failed")
     assert failed["message"] == "Bad HTTP status received from algorithm: 500"
 
-    tolerant = job(max_retries=0, options={"MAX_FAILED_RECORDS": "50%"})
+    tolerant = job.start(max_retries=0, options={"MAX_FAILED_RECORDS": "50%"})
     assert tolerant.result() == ENDED
     outputs = job.outputs()
     error = json.loads(outputs.pop("bad.csv.errors.jsonl"))
@@ -153,7 +153,7 @@ def test_the_next_runner_continues_after_a_kill(job, tmp_path):
     job.put("b.csv", lines + b"wait for %s\n" % bytes(gate))
     job.put("c.csv", b"last\n")
 
-    killed = job(max_payload_mb=1)
+    killed = job.start(max_payload_mb=1)
     killed.wait_for("upload_begun")
     eventually(lambda: sum(len(done["keys"]) for done in killed.of("done")) == 2)
     killed.kill()
@@ -161,9 +161,9 @@ def test_the_next_runner_continues_after_a_kill(job, tmp_path):
     assert len(job.uploads()) == 1
 
     gate.touch()
-    spec = killed.progress_of(killed.spec)
+    spec = killed.next_spec()
     assert spec.done_through.endswith("/a.csv")
-    following = job(spec)
+    following = job.start(spec)
     assert following.result() == ENDED
     outputs = job.outputs()
     assert outputs["b.csv.out"] == (lines + b"wait for %s\n" % bytes(gate)).upper()
@@ -175,7 +175,7 @@ def test_the_next_runner_continues_after_a_kill(job, tmp_path):
 def test_a_runner_that_has_to_end_leaves_no_output(job, tmp_path, way):
     gate = tmp_path / "gate"
     job.put("x.csv", b"row\n" * 4_000_000 + b"wait for %s\n" % bytes(gate))
-    runner = job(max_payload_mb=1)
+    runner = job.start(max_payload_mb=1)
     runner.wait_for("upload_begun")
 
     assert getattr(runner, way)() == 0

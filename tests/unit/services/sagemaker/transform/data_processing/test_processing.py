@@ -18,7 +18,7 @@ from sagehen.services.sagemaker.transform.data_processing.processing import (
 )
 from sagehen.services.sagemaker.transform.format_options import FormatOptions
 from sagehen.services.sagemaker.transform.records.cutting import Batch
-from sagehen.services.sagemaker.transform.runner_messages import Capture, RunnerSpec
+from sagehen.services.sagemaker.transform.runner_messages import Capture, RunnerSpec, S3Access
 
 CSV = {"content_type": "text/csv", "accept": "text/csv", "split_type": "Line"}
 LINES = {
@@ -266,6 +266,7 @@ class TestRunnerSpec:
     SPEC: ClassVar = {
         "job_name": "job",
         "job_arn": "arn:aws:sagemaker:us-east-1:000000000000:transform-job/job",
+        "s3": S3Access(address="unix:/nowhere", access_key="a", secret_key="s", region="r"),
         "started_at": 1674264544.9,
         "input_type": "S3Prefix",
         "input_uri": "s3://bucket/in",
