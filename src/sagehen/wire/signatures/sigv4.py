@@ -39,6 +39,7 @@ from sagehen.wire.signatures.claims import (
     read_authorization,
     read_link,
 )
+from sagehen.wire.signatures.signing import derive_key
 from sagehen.wire.signatures.sigv2 import verify_old_link
 
 __all__ = ["SKEW_SECONDS", "UNSIGNED_PAYLOAD", "Identity", "Verifier", "signing_key"]
@@ -275,10 +276,7 @@ class Verifier:
 
 @functools.lru_cache(maxsize=64)
 def signing_key(secret: str, scope: Scope) -> bytes:
-    key = ("AWS4" + secret).encode()
-    for part in (scope.date, scope.region, scope.service, "aws4_request"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    return key
+    return derive_key(secret, scope.date, scope.region, scope.service)
 
 
 def _picker(names: tuple[str, ...]) -> Callable[[Mapping[str, str]], tuple[str, ...]]:
