@@ -140,7 +140,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
 
     keys: tuple[str, ...]
     records: int
-    """of these objects"""
+    """of these objects, with `failed_records`"""
     input_bytes: int
     failed_records: int = 0
     """of these objects, tolerated"""
@@ -155,6 +155,8 @@ class FailedObject(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     error: str
     """`ClientError` or `AlgorithmError`"""
     message: str
+    """for the data-log, behind `[sagemaker logs]: <bucket>/<key>: `; more lines may follow as
+    `RunnerLog`"""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):

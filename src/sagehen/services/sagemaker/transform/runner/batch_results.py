@@ -4,27 +4,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
 
+from sagehen.services.sagemaker.transform.data_processing.errors import DataProcessingError
+from sagehen.services.sagemaker.transform.data_processing.processing import Processing
 from sagehen.services.sagemaker.transform.records.assembly import assemble
 from sagehen.services.sagemaker.transform.records.batches import Batch
 from sagehen.services.sagemaker.transform.runner.errors import BatchError
 from sagehen.services.sagemaker.transform.runner.halving import halve
 
-__all__ = ["BatchResult", "Batches", "FailedRecord", "Processing"]
+__all__ = ["BatchResult", "Batches", "FailedRecord"]
 
 THREAD_BYTES = 64 * 1024
 """Data processing of less takes less time than a change of threads."""
-
-Result = TypeVar("Result")
-
-
-class Processing(Protocol):
-    """DataProcessing of the job. Both raise ObjectError for records that cannot be processed."""
-
-    def request(self, batch: Batch) -> bytes: ...
-
-    def output(self, batch: Batch, answer: bytes) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +63,16 @@ class Batches:
         if processing is None:
             answer = await self.answer(batch.payload)
         else:
-            payload = await _run(len(batch.payload), partial(processing.request, batch))
+            payload = await _process(len(batch.payload), partial(processing.request, batch))
             answer = await self.answer(payload)
             size = len(batch.payload) + len(answer)
-            answer = await _run(size, partial(processing.output, batch, answer))
+            answer = await _process(size, partial(processing.output, batch, answer))
         return assemble(batch, answer, self.assemble_with)
 
 
-async def _run(size: int, work: Callable[[], Result]) -> Result:
-    """Lets transfers go on meanwhile, if it takes long."""
-    return work() if size < THREAD_BYTES else await asyncio.to_thread(work)
+async def _process(size: int, work: Callable[[], bytes]) -> bytes:
+    """Lets transfers go on meanwhile, if it takes long. Raises BatchError."""
+    try:
+        return work() if size < THREAD_BYTES else await asyncio.to_thread(work)
+    except DataProcessingError as error:
+        raise BatchError(error.failure, str(error), None, str(error)) from error

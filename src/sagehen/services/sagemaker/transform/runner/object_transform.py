@@ -8,11 +8,12 @@ read → cut → ┬─ batch ─ answer ─┬→ in order → write
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from sagehen.services.sagemaker.transform.data_processing.processing import Processing
 from sagehen.services.sagemaker.transform.records.batches import Batch, Cutter, RecordsError
 from sagehen.services.sagemaker.transform.records.gzip import Gunzip
 from sagehen.services.sagemaker.transform.runner.batch_results import (
@@ -45,6 +46,9 @@ class Shared:
     window: Window
     reports: Reports
     batches: Batches
+    """without data processing, which differs by object"""
+    processing_of: Callable[[str], Processing | None]
+    """of the object with a key"""
     make_cutter: Callable[[], Cutter]
     gunzips: bool
     output_type: str | None
@@ -90,6 +94,8 @@ class ObjectTransform:
     def __init__(self, item: InputObject, shared: Shared) -> None:
         self._item = item
         self._shared = shared
+        processing = shared.processing_of(item.source.key)
+        self._batches = replace(shared.batches, processing=processing)
         self._reader = ObjectReader(shared.store, item)
         self._output = shared.outputs.open(item.output, shared.output_type)
         self._errors: Output | None = None
@@ -147,7 +153,7 @@ class ObjectTransform:
 
     async def _send(self, batch: Batch) -> None:
         await self._shared.window.take(len(batch.payload))
-        task = asyncio.create_task(self._shared.batches.result(batch))
+        task = asyncio.create_task(self._batches.result(batch))
         self._queue.put_nowait((batch, task))
 
     async def _write_results(self) -> None:

@@ -108,11 +108,10 @@ class Reports:
         self._objects += 1
         self._bytes += item.size or 0
         self.error = self.error or error.error
-        lines = str(error).splitlines()
-        for line in lines[:MAX_LOG_LINES]:
+        first, *others = str(error).splitlines()[:MAX_LOG_LINES] or [""]
+        self.tell(FailedObject(key=item.source.key, error=error.error, message=first))
+        for line in others:
             self.log(f"{item.name}: {line}")
-        message = next(iter(lines), "")
-        self.tell(FailedObject(key=item.source.key, error=error.error, message=message))
         self._frontier.finish(number, item.source.key)
 
     def log(self, text: str, instance_id: str | None = None) -> None:

@@ -10,15 +10,16 @@ import msgspec
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid
 from sagehen.link.upstream import open_upstreams
+from sagehen.services.sagemaker.transform.data_processing.errors import FilterError
+from sagehen.services.sagemaker.transform.data_processing.processing import (
+    Processing,
+    processing_of,
+)
+from sagehen.services.sagemaker.transform.format_options import read_format_options
 from sagehen.services.sagemaker.transform.runner.attempts import Retries
 from sagehen.services.sagemaker.transform.runner.batch_results import Batches
 from sagehen.services.sagemaker.transform.runner.capture import write_manifests
-from sagehen.services.sagemaker.transform.runner.choices import (
-    cutter_maker,
-    make_processing,
-    payload_bytes,
-    takes_quoted_newlines,
-)
+from sagehen.services.sagemaker.transform.runner.cutting import cutter_maker, payload_bytes
 from sagehen.services.sagemaker.transform.runner.errors import JobError, ObjectError
 from sagehen.services.sagemaker.transform.runner.instances import Connect, Instances
 from sagehen.services.sagemaker.transform.runner.invocation import header_lines
@@ -172,10 +173,10 @@ class Runner:
         """Raises JobError or Invalid."""
         spec, settings = self._spec, self._settings
         assert settings is not None
-        processing = make_processing(spec)
+        processing = self._processing()
         limits = (spec.timeout_seconds, spec.max_retries)
         retries = Retries(self.instances, self._clock, lines, *limits)
-        quotes = takes_quoted_newlines(spec)
+        quotes = read_format_options(spec.options).csv_quoted_newlines
         shared = Shared(
             store=self._store,
             outputs=self.outputs,
@@ -185,10 +186,10 @@ class Runner:
                 retries.answer,
                 spec.split_type,
                 spec.assemble_with,
-                processing,
-                quotes,
-                lambda: tolerance is not None,
+                quotes=quotes,
+                may_fail=lambda: tolerance is not None,
             ),
+            processing_of=lambda key: processing_of(spec, key),
             make_cutter=cutter_maker(spec, settings),
             gunzips=spec.compression == "Gzip",
             output_type=spec.accept,
@@ -198,6 +199,14 @@ class Runner:
             streams = Streams(self.instances, self._clock, lines, *limits, spec.assemble_with)
             return lambda item: stream_object(item, shared, streams)
         return lambda item: ObjectTransform(item, shared).run()
+
+    def _processing(self) -> Processing | None:
+        """Raises JobError or Invalid."""
+        try:
+            return processing_of(self._spec, "")
+        except FilterError as error:
+            self._reports.log(str(error))
+            raise JobError(error.failure, "") from error
 
     # Objects
 

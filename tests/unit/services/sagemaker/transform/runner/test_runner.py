@@ -106,9 +106,9 @@ async def test_a_refused_record_costs_its_object(job: TransformRun, store: Memor
     assert ended == RunnerEnded(error="ClientError")
     assert store.outputs().keys() == {"results/a.out", "results/c.out"}
     assert container.payloads.count(b"b") == 1
-    lines = [line.line for line in job.of(RunnerLog)]
-    assert lines[-5:] == [
-        "[sagemaker logs]: in/data/b: ClientError: 400",
+    (failed,) = job.of(FailedObject)
+    assert failed == FailedObject(key="data/b", error="ClientError", message="ClientError: 400")
+    assert [line.line for line in job.of(RunnerLog)][-4:] == [
         "[sagemaker logs]: in/data/b: ",
         "[sagemaker logs]: in/data/b: Message:",
         "[sagemaker logs]: in/data/b: bad row",
@@ -141,8 +141,8 @@ async def test_retries_end(job: TransformRun, store: MemoryStore) -> None:
 
     assert ended == RunnerEnded(error="AlgorithmError")
     assert len(container.payloads) == 3
-    lines = [line.line for line in job.of(RunnerLog)]
-    assert "[sagemaker logs]: in/data/x: Bad HTTP status received from algorithm: 500" in lines
+    assert job.of(FailedObject)[0].message == "Bad HTTP status received from algorithm: 500"
+    assert job.of(RunnerLog)[-1].line == "[sagemaker logs]: in/data/x: Traceback"
 
 
 async def test_a_batch_of_an_instance_that_ends_goes_to_another(
@@ -453,3 +453,48 @@ async def test_a_job_waits_for_its_first_instance(job: TransformRun, store: Memo
 
     assert await asyncio.wait_for(running, 30) == RunnerEnded()
     assert store.outputs() == {"results/x.out": b"X\n"}
+
+
+async def test_records_are_filtered_and_joined(job: TransformRun, store: MemoryStore) -> None:
+    store.objects["in", "data/x"] = b"id1,1,2\nid2,3,4\n"
+
+    async def add(payload: bytes) -> bytes:
+        rows = [line.split(b",") for line in payload.split()]
+        return b"\n".join(b"%d" % sum(map(int, row)) for row in rows)
+
+    spec = make_spec(
+        content_type="text/csv",
+        accept="text/csv",
+        input_filter="$[1:]",
+        output_filter="$[0,-1]",
+        join_source="Input",
+    )
+    assert await job.run(spec, Container(add)) == RunnerEnded()
+    assert store.outputs() == {"results/x.out": b"id1,3\nid2,7\n"}
+
+
+async def test_a_record_that_cannot_be_filtered_is_a_failed_record(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    store.objects["in", "data/x"] = b"1,2\n3\n4,5\n"
+    spec = make_spec(
+        content_type="text/csv",
+        accept="text/csv",
+        input_filter="$[1]",
+        options={"MAX_FAILED_RECORDS": "1"},
+    )
+    assert await job.run(spec, Container(upper)) == RunnerEnded()
+    outputs = store.outputs()
+    assert outputs["results/x.out"] == b"2\n5\n"
+    assert json.loads(outputs["results/x.errors.jsonl"])["record"] == 1
+
+
+async def test_a_filter_that_is_refused_late_fails_the_job(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    store.objects["in", "data/x"] = b"1,2\n"
+    container = Container(upper)
+    spec = make_spec(content_type="text/csv", accept="text/csv", input_filter="$[0:2,4:]")
+    assert await job.run(spec, container) == RunnerEnded(error="ClientError")
+    assert "only single range filters" in job.of(RunnerLog)[-1].line
+    assert container.payloads == []

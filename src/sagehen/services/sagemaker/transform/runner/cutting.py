@@ -1,14 +1,13 @@
-"""How the objects of a job are cut and processed."""
+"""How the objects of a job are cut."""
 
 from collections.abc import Callable
 
+from sagehen.services.sagemaker.transform.format_options import read_format_options
 from sagehen.services.sagemaker.transform.records.batches import Cutter
 from sagehen.services.sagemaker.transform.records.cutting import make_cutter
-from sagehen.services.sagemaker.transform.runner.batch_results import Processing
-from sagehen.services.sagemaker.transform.runner.errors import JobError
 from sagehen.services.sagemaker.transform.runner_messages import RunnerSettings, RunnerSpec
 
-__all__ = ["cutter_maker", "make_processing", "payload_bytes", "takes_quoted_newlines"]
+__all__ = ["cutter_maker", "payload_bytes"]
 
 MAX_PAYLOAD_MB = 100
 """SageMaker's; also for MaxPayloadInMB 0 where an object is not streamed, but cut"""
@@ -19,12 +18,9 @@ def payload_bytes(settings: RunnerSettings) -> int:
     return (settings.max_payload_mb or MAX_PAYLOAD_MB) * 2**20
 
 
-def takes_quoted_newlines(spec: RunnerSpec) -> bool:
-    return spec.options.get("CSV_QUOTED_NEWLINES", "").strip().lower() in ("1", "true", "yes")
-
-
 def cutter_maker(spec: RunnerSpec, settings: RunnerSettings) -> Callable[[], Cutter]:
     """Returns what makes a cutter for each object. Raises Invalid."""
+    options = read_format_options(spec.options)
 
     def make() -> Cutter:
         return make_cutter(
@@ -32,16 +28,8 @@ def cutter_maker(spec: RunnerSpec, settings: RunnerSettings) -> Callable[[], Cut
             settings.batch_strategy,
             payload_bytes(settings),
             spec.content_type,
-            csv_quoted_newlines=takes_quoted_newlines(spec),
+            csv_quoted_newlines=options.csv_quoted_newlines,
         )
 
     make()  # refuses now what it cannot cut
     return make
-
-
-def make_processing(spec: RunnerSpec) -> Processing | None:
-    """Raises JobError."""
-    has_ids = spec.capture is not None and spec.capture.generate_inference_id
-    if (spec.input_filter, spec.output_filter, spec.join_source) != ("$", "$", "None") or has_ids:
-        raise JobError("ClientError", "DataProcessing and GenerateInferenceId are not there yet.")
-    return None
