@@ -160,7 +160,8 @@ class Home:
         """Files that isolated code must not read; some may be missing."""
         names = ("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "sagehen.toml")
         replaced = self.path.glob(f"{REPLACED_PREFIX}*")
-        private = (self.credentials, self.token, self.message_key, self.objects, *replaced)
+        stores = (self.objects, self.offline_results)
+        private = (self.credentials, self.token, self.message_key, *stores, *replaced)
         return (*private, *(self.path / name for name in names))
 
     @property
