@@ -12,6 +12,9 @@ from sagehen.services.sagemaker.transform.data_processing.media_types import (
     PROCESSED,
     media_type,
 )
+from sagehen.services.sagemaker.transform.format_options import FormatOptions
+from sagehen.services.sagemaker.transform.object_formats import container_content_type
+from sagehen.services.sagemaker.transform.records.cutting import check_quoted_newlines
 
 __all__ = ["check_data_processing", "check_filter"]
 
@@ -70,9 +73,12 @@ def check_data_processing(
     output_filter: str = "$",
     join_source: str = "None",
     generate_inference_id: bool = False,
-    extended: bool = False,
+    options: FormatOptions = FormatOptions(),  # noqa: B008
 ) -> None:
-    """Refuses fields that do not go together. Raises Invalid."""
+    """Refuses fields and options that do not go together. Raises Invalid."""
+    extended = options.extended_filters
+    content_type = container_content_type(content_type, split_type, options)
+    _check_options(options, content_type, split_type)
     check_filter("InputFilter", input_filter, content_type, extended=extended)
     check_filter("OutputFilter", output_filter, accept, extended=extended)
     if join_source == "Input":
@@ -83,6 +89,17 @@ def check_data_processing(
         raise Invalid(
             "DataCaptureConfig.GenerateInferenceId needs TransformOutput.Accept to be one of "
             f'{", ".join(PROCESSED)}; it is "{accept or ""}".'
+        )
+
+
+def _check_options(options: FormatOptions, content_type: str | None, split_type: str) -> None:
+    if options.csv_quoted_newlines:
+        check_quoted_newlines(split_type, content_type)
+    if options.parquet_as is not None and split_type != "Line":
+        raise Invalid(
+            "SAGEHEN_TRANSFORM_PARQUET_AS is for jobs of SplitType Line; this job has SplitType "
+            f"{split_type}, with which the container gets Parquet as it is. Remove the variable, "
+            "or set SplitType to Line."
         )
 
 
