@@ -15,7 +15,7 @@ from sagehen.services.sagemaker.transform.data_processing.media_types import (
 from sagehen.services.sagemaker.transform.format_options import FormatOptions, read_format_options
 from sagehen.services.sagemaker.transform.runner_messages import RunnerSpec
 
-__all__ = ["ObjectFormat", "container_content_type", "object_format"]
+__all__ = ["ObjectFormat", "container_content_type", "is_converted", "object_format"]
 
 _PARQUET_TYPES = ("application/x-parquet", "application/vnd.apache.parquet")
 
@@ -29,11 +29,16 @@ class ObjectFormat(msgspec.Struct, frozen=True, kw_only=True):
     """the object is Parquet, to be converted to this"""
 
 
+def is_converted(content_type: str | None, split_type: str) -> bool:
+    """Returns whether all objects of a job are Parquet that is converted."""
+    return split_type == "Line" and media_type(content_type) in _PARQUET_TYPES
+
+
 def container_content_type(
     content_type: str | None, split_type: str, options: FormatOptions
 ) -> str | None:
     """Returns the ContentType that containers get: the job's, but for Parquet that is converted."""
-    if split_type == "Line" and media_type(content_type) in _PARQUET_TYPES:
+    if is_converted(content_type, split_type):
         return options.parquet_as or CSV
     return content_type
 

@@ -120,10 +120,14 @@ def test_fields_that_do_not_go_together_are_refused(fields, reason):
 
 def test_options_that_have_no_effect_are_refused():
     for options in ({"csv_quoted_newlines": True}, {"parquet_as": "text/csv"}):
-        with pytest.raises(Invalid, match=r"SAGEHEN_TRANSFORM_.* is for "):
-            check_data_processing(
-                content_type="image/png", accept=None, options=FormatOptions(**options)
-            )
+        for content_type, split_type in (("image/png", "Line"), ("application/x-parquet", "None")):
+            with pytest.raises(Invalid, match=r"SAGEHEN_TRANSFORM_.* is for objects of "):
+                check_data_processing(
+                    content_type=content_type,
+                    accept=None,
+                    split_type=split_type,
+                    options=FormatOptions(**options),
+                )
 
 
 def test_options_that_have_an_effect_pass():
