@@ -22,6 +22,10 @@ class RecordFormat(Protocol):
         """
         ...
 
+    def divide(self, batch: Batch, answer: bytes) -> list[tuple[Batch, bytes]]:
+        """Returns parts that take less memory to process, or the batch as a whole."""
+        ...
+
     def read_input(self, batch: Batch) -> list[Any]:
         """Returns as many records as the batch has. Raises InputRecordError."""
         ...

@@ -214,6 +214,37 @@ class TestJsonLines:
         joined = output(batch, b'{\n "a": 1\n}\n', **LINES, join_source="Input")
         assert joined == b'{"SageMakerOutput":{"a":1},"id":1}\n'
 
+    @pytest.mark.parametrize("records", [2047, 2048, 2049, 4096, 5000])
+    @pytest.mark.parametrize("end", [b"", b"\n"])
+    def test_large_batches_are_processed_in_parts(self, records, end):
+        numbers = range(7, 7 + records)
+        batch = Batch(b"\n".join(b'{"n": %d, "x": 1}' % n for n in numbers), records, 7)
+        answer = b"\n".join(b"%d" % n for n in numbers) + end
+        fields = {**LINES, **IDS, "input_filter": "$.n", "join_source": "Input"}
+        assert request(batch, **fields) == answer.removesuffix(b"\n")
+        joined = [json.loads(line) for line in output(batch, answer, **fields).splitlines()]
+        assert [line["n"] for line in joined] == [*numbers]
+        assert [line["SageMakerOutput"] for line in joined] == [*numbers]
+        assert [line["SageMakerInferenceId"] for line in joined] == [f"id-{n}" for n in numbers]
+
+    def test_a_large_batch_may_have_an_answer_of_other_lines(self):
+        records = 3000
+        batch = Batch(b"\n".join([b"1"] * records), records, 0)
+        answer = b"\n\n".join([b"2"] * records)
+        joined = output(batch, answer, **LINES, join_source="Input")
+        assert joined == b'{"SageMakerInput":1,"SageMakerOutput":2}\n' * records
+        document = b"[\n" + b",\n".join([b"1"] * (records - 2)) + b"\n]"
+        assert output(batch, document, **LINES, output_filter="$[0]") == b"1\n"
+        with pytest.raises(AnswerError, match=r"was sent 3000 records .* and answered 1"):
+            output(batch, document, **LINES, join_source="Input")
+
+    def test_a_record_deep_in_a_large_batch_is_named(self):
+        lines = [b'{"n": 1}'] * 5000
+        lines[4000] = b"{}"
+        with pytest.raises(InputRecordError, match="Record 4007: ") as raised:
+            request(Batch(b"\n".join(lines), 5000, 7), **LINES, input_filter="$.n")
+        assert raised.value.record == 4007
+
     def test_an_answer_that_is_no_json_is_quoted(self):
         with pytest.raises(AnswerError, match=r"algorithm as JSON Lines: .* near: 0.5,0.6"):
             output(DOCUMENTS, b"0.5,0.6", **LINES, join_source="Input")
