@@ -13,7 +13,10 @@ from sagehen.services.sagemaker.transform.data_processing.errors import (
     InputRecordError,
 )
 from sagehen.services.sagemaker.transform.data_processing.json_path import Path
-from sagehen.services.sagemaker.transform.data_processing.record_formats import InferenceColumns
+from sagehen.services.sagemaker.transform.data_processing.record_formats import (
+    InferenceColumns,
+    divide_lines,
+)
 from sagehen.services.sagemaker.transform.records.batches import Batch
 
 __all__ = ["CsvFormat"]
@@ -27,8 +30,9 @@ class CsvFormat:
         return column_selector(path)
 
     def divide(self, batch: Batch, answer: bytes) -> list[tuple[Batch, bytes]]:
-        """Rows take hardly more memory than their text."""
-        return [(batch, answer)]
+        if self._quoted_newlines and (b'"' in batch.payload or b'"' in answer):
+            return [(batch, answer)]
+        return divide_lines(batch, answer)
 
     def read_input(self, batch: Batch) -> list[bytes]:
         return split_rows(batch.payload, quoted_newlines=self._quoted_newlines)

@@ -1,7 +1,6 @@
 """JSON and JSON Lines: a document is a record."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -11,9 +10,11 @@ from sagehen.services.sagemaker.transform.data_processing.errors import (
     InputRecordError,
 )
 from sagehen.services.sagemaker.transform.data_processing.json_path import Path, part_selector
-from sagehen.services.sagemaker.transform.data_processing.record_formats import InferenceColumns
+from sagehen.services.sagemaker.transform.data_processing.record_formats import (
+    InferenceColumns,
+    divide_lines,
+)
 from sagehen.services.sagemaker.transform.records.batches import Batch
-from sagehen.services.sagemaker.transform.records.record_ends import RecordEnds
 
 __all__ = ["JsonFormat"]
 
@@ -21,8 +22,6 @@ _DECODER = msgspec.json.Decoder()
 _REQUESTS = msgspec.json.Encoder()
 """keeps the order of keys, which a model may take for the order of its features"""
 _OUTPUTS = msgspec.json.Encoder(order="sorted")
-_PART = 2048
-"""records; documents take ten times the memory of their text, and new memory takes time"""
 _NOT_JSON = (ValueError, RecursionError)
 
 
@@ -36,16 +35,7 @@ class JsonFormat:
         return part_selector(path)
 
     def divide(self, batch: Batch, answer: bytes) -> list[tuple[Batch, bytes]]:
-        payloads = _divided(batch.payload, batch.records)
-        answers = _divided(answer, batch.records) if answer else [b""] * len(payloads)
-        if len(payloads) != len(answers):
-            return [(batch, answer)]
-        parts = []
-        for number, (payload, part) in enumerate(zip(payloads, answers, strict=True)):
-            before = number * _PART
-            records = min(_PART, batch.records - before)
-            parts.append((Batch(payload, records, batch.first_record + before), part))
-        return parts
+        return divide_lines(batch, answer)
 
     def read_input(self, batch: Batch) -> list[Any]:
         try:
@@ -90,18 +80,6 @@ class JsonFormat:
     def write_output(self, records: list[Any]) -> bytes:
         text = _OUTPUTS.encode_lines(records)
         return text if self._lines else text[:-1]
-
-
-def _divided(text: bytes, records: int) -> list[bytes]:
-    """Returns the text in parts of so many lines, if it has a line for each record."""
-    if records <= _PART:
-        return [text]
-    newlines = RecordEnds().find(text).all
-    if len(newlines) + (not text.endswith(b"\n")) != records:
-        return [text]
-    cuts = (newlines[_PART - 1 :: _PART] + 1).tolist()
-    bounds = [0, *(cut for cut in cuts if cut < len(text)), len(text)]
-    return [text[begin:end] for begin, end in pairwise(bounds)]
 
 
 def _documents(text: bytes, records: int) -> list[Any]:

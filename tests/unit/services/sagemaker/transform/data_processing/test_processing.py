@@ -152,6 +152,36 @@ class TestCsv:
         extended = FormatOptions(extended_filters=True)
         assert request(ROWS, **CSV, input_filter="$[0,2:]", options=extended) == b"1,3\n4,6"
 
+    @pytest.mark.parametrize("records", [2047, 2048, 2049, 4096, 5000])
+    @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+    def test_large_batches_are_processed_in_parts(self, records, end):
+        numbers = range(7, 7 + records)
+        batch = Batch(b"\n".join(b"%d,x" % n for n in numbers), records, 7)
+        answer = (end or b"\n").join(b"%d" % n for n in numbers) + end
+        fields = {**CSV, **IDS, "input_filter": "$[0]", "join_source": "Input"}
+        time = IDS["inference_time"]
+        assert request(batch, **fields).split(b"\n") == [b"%d" % n for n in numbers]
+        joined = output(batch, answer, **fields).decode().splitlines()
+        assert joined == [f"{n},x,{n},id-{n},{time}" for n in numbers]
+
+    def test_empty_answers_of_a_large_batch_count(self):
+        records = 5000
+        batch = Batch(b"\n".join([b"1"] * records), records, 0)
+        joined = output(batch, b"\n" * records, **CSV, join_source="Input")
+        assert joined == b"1,\n" * records
+
+    def test_a_record_deep_in_a_large_batch_is_named(self):
+        rows = [b"1,2"] * 5000
+        rows[4000] = b"1"
+        batch = Batch(b"\n".join(rows), 5000, 7)
+        for fields in ({"input_filter": "$[1]"}, {"input_filter": "$[1:]"}):
+            with pytest.raises(InputRecordError, match="Record 4007: "):
+                request(batch, **CSV, **fields)
+        rows[4000] = b'1,"2'
+        batch = Batch(b"\n".join(rows), 5000, 7)
+        with pytest.raises(InputRecordError, match="Record 4007: bare"):
+            request(batch, **CSV, input_filter="$[1:]")
+
 
 class TestJsonLines:
     def test_the_model_gets_what_the_input_filter_selects(self):
