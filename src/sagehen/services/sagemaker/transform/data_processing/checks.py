@@ -76,11 +76,10 @@ def check_data_processing(
     output_filter: str = "$",
     join_source: str = "None",
     generate_inference_id: bool = False,
-    extended: bool = False,
     options: FormatOptions = FormatOptions(),  # noqa: B008
 ) -> None:
     """Refuses fields and options that do not go together. Raises Invalid."""
-    extended = extended or options.extended_filters
+    extended = options.extended_filters
     _check_options(options, content_type, split_type)
     content_type = container_content_type(content_type, split_type, options)
     check_filter("InputFilter", input_filter, content_type, extended=extended)
