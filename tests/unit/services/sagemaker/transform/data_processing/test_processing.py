@@ -1,9 +1,13 @@
 """InputFilter, model, JoinSource and OutputFilter, as SageMaker's guide describes them."""
 
+import csv
+import io
 import json
 from typing import ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sagehen.base.errors import Invalid
 from sagehen.services.sagemaker.transform.data_processing.errors import (
@@ -17,8 +21,10 @@ from sagehen.services.sagemaker.transform.data_processing.processing import (
     processing_of,
 )
 from sagehen.services.sagemaker.transform.format_options import FormatOptions
-from sagehen.services.sagemaker.transform.records.cutting import Batch
+from sagehen.services.sagemaker.transform.records.assembly import assemble
+from sagehen.services.sagemaker.transform.records.cutting import Batch, make_cutter
 from sagehen.services.sagemaker.transform.runner_messages import Capture, RunnerSpec, S3Access
+from support.chunks import chunkings, divided
 
 CSV = {"content_type": "text/csv", "accept": "text/csv", "split_type": "Line"}
 LINES = {
@@ -43,6 +49,34 @@ def output(batch, answer, **fields) -> bytes:
 def test_nothing_to_do_is_no_processing():
     assert make_processing(**CSV) is None
     assert make_processing(content_type="image/png", input_filter="$", output_filter="") is None
+
+
+@given(
+    rows=st.lists(
+        st.lists(st.text('a,"\n', max_size=4), min_size=2, max_size=4), min_size=1, max_size=20
+    ),
+    limit=st.integers(60, 200),
+    strategy=st.sampled_from(["SingleRecord", "MultiRecord"]),
+    sizes=chunkings(50),
+)
+def test_the_output_does_not_depend_on_batches(rows, limit, strategy, sizes):
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    data = text.getvalue().encode()
+    options = FormatOptions(csv_quoted_newlines=True)
+    processing = make_processing(
+        **CSV, **IDS, input_filter="$[1:]", join_source="Input", options=options
+    )
+    cutter = make_cutter("Line", strategy, limit, "text/csv", csv_quoted_newlines=True)
+    batches = [batch for piece in divided(data, sizes) for batch in cutter.feed(piece)]
+    outputs = [
+        assemble(batch, processing.output(batch, processing.request(batch)), "Line")
+        for batch in batches + cutter.end()
+    ]
+    written = csv.reader(io.StringIO(b"".join(outputs).decode(), newline=""))
+    time = IDS["inference_time"]
+    expected = [[*row, *row[1:], f"id-{n}", time] for n, row in enumerate(rows)]
+    assert [*written] == expected
 
 
 class TestCsv:
@@ -126,6 +160,16 @@ class TestCsv:
     def test_an_empty_answer_counts_where_it_is_needed(self):
         assert output(ROWS, b"\n2\n", **CSV, join_source="Input") == b"1,2,3,\n4,5,6,2\n"
         assert output(ROWS, b"1\n\n2\n\n", **CSV, join_source="Input") == b"1,2,3,1\n4,5,6,2\n"
+
+    def test_no_answer_to_one_record_is_an_error(self):
+        batch = Batch(b"1,2", 1, 0)
+        assert output(batch, b"\n", **CSV, join_source="Input") == b"1,2,\n"
+        with pytest.raises(AnswerError, match="answered 0"):
+            output(batch, b"", **CSV, join_source="Input")
+
+    def test_a_selected_row_is_never_an_empty_line(self):
+        batch = Batch(b"1,\n2,3\n4,", 3, 0)
+        assert request(batch, **CSV, input_filter="$[1:]") == b'""\n3\n""'
 
     def test_a_record_that_lacks_columns_is_named(self):
         batch = Batch(b"1,2\n3", 2, 5)
