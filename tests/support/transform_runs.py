@@ -235,8 +235,15 @@ class TransformRun:
         self.parameters = LocalAnswer(404, b"")
 
     async def run(self, spec: RunnerSpec, *containers: Container) -> RunnerEnded:
+        """Whatever becomes of the job, nothing is left over."""
+        runner = self.start(spec, *containers)
         async with asyncio.timeout(30):
-            return await self.start(spec, *containers).run()
+            ended = await runner.run()
+        assert runner._window.used == 0
+        assert not runner.outputs._open
+        for instance in runner.instances._instances.values():
+            assert instance.free == instance.slots
+        return ended
 
     def start(self, spec: RunnerSpec, *containers: Container, is_pipeline: bool = False) -> Runner:
         """Returns a runner that knows its instances, and does not run yet.
