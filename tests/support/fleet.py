@@ -6,6 +6,7 @@ from typing import Any
 
 from sagehen.frame.container_specs import (
     ContainerSpec,
+    InstanceOwner,
     InstanceReport,
     InstanceSpec,
     InstanceState,
@@ -93,3 +94,17 @@ def counted_ids(prefix: str = "new") -> Callable[[], str]:
     """Ids `new-1`, `new-2`, …"""
     numbers = itertools.count(1)
     return lambda: f"{prefix}-{next(numbers)}"
+
+
+def instance_spec(
+    variant: str = "AllTraffic", owner: InstanceOwner = InstanceOwner.ENDPOINT
+) -> InstanceSpec:
+    """An instance of the endpoint or transform job `e`."""
+    return InstanceSpec(
+        instance_id="i-1",
+        endpoint_name="e",
+        variant_name=variant,
+        instance_type="ml.m5.large",
+        containers=CONTAINERS,
+        owner=owner,
+    )

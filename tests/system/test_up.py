@@ -321,7 +321,7 @@ def test_status_and_logs_show_an_endpoint(server, deploy, ended):
     assert re.search(r"^\d{4}-\d\d-\d\dT[\d:.]+Z .*hello from the model$", logs.stdout, re.M)
     missing = ended("logs", "nothing", "--home", str(server.home))
     assert missing.status == 1
-    assert "no logs of an endpoint or training job nothing" in missing.stderr
+    assert "no logs of an endpoint, training or transform job nothing" in missing.stderr
 
 
 def test_status_is_json_for_programs(server):

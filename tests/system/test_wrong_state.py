@@ -151,6 +151,7 @@ def test_an_older_state_throws_nothing_away_for_good(home: Path) -> None:
 def test_a_home_of_an_earlier_version_opens_and_gets_its_id(home: Path) -> None:
     with closing(sqlite3.connect(home / "state.db")) as state:
         state.executescript(
+            "DROP TABLE transform_jobs; DROP TABLE transform_progress; "
             "DROP TABLE state_identity; ALTER TABLE queue_messages DROP COLUMN hidden_seconds; "
             "ALTER TABLE deliveries DROP COLUMN delay_seconds; "
             "ALTER TABLE buckets DROP COLUMN settings; "

@@ -15,18 +15,18 @@ from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.image_environments import ImageEnvironments
 from sagehen.agent.instances.container_plan import ContainerPaths
 from sagehen.agent.instances.instance import Instance
-from sagehen.agent.instances.leftovers import clear_leftovers, prune_logs
+from sagehen.agent.instances.leftovers import clear_leftovers, prune_job_logs, prune_logs
 from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.jobs.jobs import JobAttempts
 from sagehen.agent.launchers.launcher import Launcher
 from sagehen.agent.launchers.own_network import NO_NETWORKS, NetworkSupport
 from sagehen.agent.launchers.process import ProcessLauncher
-from sagehen.agent.messages import InstanceList, LoadedModel, Sample
+from sagehen.agent.messages import InstanceList, JobSample, LoadedModel, Sample
 from sagehen.agent.node import Node, Pace
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
-from sagehen.frame.container_specs import InstanceSpec, InstanceState
+from sagehen.frame.container_specs import InstanceOwner, InstanceSpec, InstanceState
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.s3_locations import Location
 from sagehen.services.s3.storage import ObjectStore
@@ -199,7 +199,17 @@ class Agent:
         running = frozenset(self._instances)
         instance.start(predecessor=old)
         self._changes.announce()
-        await asyncio.to_thread(prune_logs, self._node.home.logs, running)
+        await asyncio.to_thread(self._prune_logs, running)
+
+    def _prune_logs(self, running: frozenset[str]) -> None:
+        logs, most = self._node.home.logs, self._node.settings.max_transform_logs
+        jobs = frozenset(
+            instance.spec.endpoint_name
+            for instance in list(self._instances.values())
+            if instance.spec.owner is InstanceOwner.TRANSFORM_JOB
+        )
+        prune_logs(logs, running)
+        prune_job_logs(logs / "transform-jobs", jobs, most)
 
     def delete(self, instance_id: str) -> None:
         """The instance leaves the list once stopped. Raises NotFound."""
@@ -230,7 +240,26 @@ class Agent:
         self._find(instance_id).touch_models(names, released, hostname)
 
     async def samples(self) -> list[Sample]:
-        instances = list(self._instances.values())
+        """Measures the instances of endpoints."""
+        return await self._samples_of(InstanceOwner.ENDPOINT)
+
+    async def job_samples(self) -> list[JobSample]:
+        """Measures the hosts of training jobs and the instances of transform jobs."""
+        instances = await self._samples_of(InstanceOwner.TRANSFORM_JOB)
+        of_transforms = (
+            JobSample(
+                name=sample.name,
+                job=sample.endpoint,
+                host=sample.instance,
+                value=sample.value,
+                transform=True,
+            )
+            for sample in instances
+        )
+        return [*await self.jobs.samples(), *of_transforms]
+
+    async def _samples_of(self, owner: InstanceOwner) -> list[Sample]:
+        instances = [each for each in self._instances.values() if each.spec.owner is owner]
         by_instance = await asyncio.gather(*(instance.samples() for instance in instances))
         return [sample for samples in by_instance for sample in samples]
 

@@ -1,6 +1,6 @@
 """The agent's HTTP API, for control and the gateways of this machine."""
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
 from sagehen.agent.jobs.jobs import JobAttempts
 from sagehen.agent.messages import (
     ErrorMessage,
+    JobSample,
     LoadRequest,
     TouchRequest,
 )
@@ -83,8 +84,11 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def job_routes(jobs: JobAttempts) -> list[Route]:
-    routes = _JobRoutes(jobs)
+def job_routes(
+    jobs: JobAttempts, samples: Callable[[], Awaitable[Sequence[JobSample]]] | None = None
+) -> list[Route]:
+    """`samples` are those of `jobs` by default."""
+    routes = _JobRoutes(jobs, samples or jobs.samples)
     return [
         Route("/jobs", routes.list, methods=["GET"]),
         Route("/jobs/metrics", routes.metrics, methods=["GET"]),
@@ -95,14 +99,17 @@ def job_routes(jobs: JobAttempts) -> list[Route]:
 
 
 class _JobRoutes:
-    def __init__(self, jobs: JobAttempts) -> None:
+    def __init__(
+        self, jobs: JobAttempts, samples: Callable[[], Awaitable[Sequence[JobSample]]]
+    ) -> None:
         self._jobs = jobs
+        self._samples = samples
 
     async def list(self, request: Request) -> Response:
         return await answer_list(request, self._jobs.list, self._jobs.wait_for_change)
 
     async def metrics(self, request: Request) -> Response:
-        return answer_json(await self._jobs.samples())
+        return answer_json(await self._samples())
 
     async def put(self, request: Request) -> Response:
         spec = await read_body(request, JobSpec)
@@ -141,7 +148,7 @@ def create_app(agent: Agent, missing_walls: Sequence[str] = ()) -> Starlette:
                 routes.touch_models,
                 methods=["POST"],
             ),
-            *job_routes(agent.jobs),
+            *job_routes(agent.jobs, agent.job_samples),
             Route("/metrics", routes.metrics, methods=["GET"]),
             Route("/problems", routes.problems, methods=["GET"]),
             Route("/gpus", routes.list_gpus, methods=["GET"]),

@@ -66,10 +66,12 @@ class JobSample(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of one host of a running job, under SageMaker's name."""
 
     name: str
-    """`CPUUtilization` and others of /aws/sagemaker/TrainingJobs; percent"""
+    """`CPUUtilization` and others of /aws/sagemaker/TrainingJobs or TransformJobs; percent"""
     job: str
     host: str
     value: float
+    transform: bool = False
+    """the job is a transform job, and the host one of its instances"""
 
 
 class ErrorMessage(msgspec.Struct, frozen=True, kw_only=True):

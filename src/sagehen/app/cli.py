@@ -18,6 +18,7 @@ from sagehen.app.commands.jobs import jobs_app
 from sagehen.app.commands.logs_command import show_logs
 from sagehen.app.commands.status_command import show_status
 from sagehen.app.commands.templates import apply, delete
+from sagehen.app.commands.transforms import transform_app
 from sagehen.base.config import load_settings
 from sagehen.base.terminal import ConfigOption, HomeOption, out, plain_errors
 
@@ -91,6 +92,7 @@ app.command("env", cls=EnvCommand)(env)
 app.command("status")(show_status)
 app.command("logs")(show_logs)
 app.add_typer(jobs_app, name="jobs")
+app.add_typer(transform_app, name="transform")
 app.add_typer(async_app, name="async")
 app.add_typer(key_app, name="api-key")
 app.add_typer(inference_service_app, name="inference-service")

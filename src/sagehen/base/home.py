@@ -83,13 +83,18 @@ class Home:
 
     @property
     def logs(self) -> Path:
-        """A file per role, `endpoints/<endpoint>/<variant>/<instance>/<container>.log` and
-        `training-jobs/<job>/<host>.log`."""
+        """A file per role, `endpoints/<endpoint>/<variant>/<instance>/<container>.log`,
+        `training-jobs/<job>/<host>.log` and `transform-jobs/<job>/<instance>.log`."""
         return self.path / "logs"
 
     def job_log(self, name: str) -> Path:
         """Returns the folder of a job's logs; `training-jobs/<job>.<id>` for a deleted job."""
         return self.logs / "training-jobs" / name
+
+    def transform_log(self, name: str) -> Path:
+        """Returns the folder of a transform job's logs: `<instance>.log` and
+        `<instance>.data-log`, which the server writes."""
+        return self.logs / "transform-jobs" / name
 
     @property
     def run(self) -> Path:

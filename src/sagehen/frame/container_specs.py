@@ -8,6 +8,7 @@ import msgspec
 __all__ = [
     "ContainerReport",
     "ContainerSpec",
+    "InstanceOwner",
     "InstanceReport",
     "InstanceSpec",
     "InstanceState",
@@ -36,17 +37,33 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """no access to the keys of the home"""
 
 
+class InstanceOwner(StrEnum):
+    """What an instance works for; each owner's reconciler knows only its own instances."""
+
+    ENDPOINT = "endpoint"
+    TRANSFORM_JOB = "transform-job"
+
+
 class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """An instance as control wants it. Equal specs need no restart."""
 
     instance_id: str
     endpoint_name: str
+    """of a transform job: the job's name"""
     variant_name: str
     instance_type: str
     containers: tuple[ContainerSpec, ...]
     startup_timeout_seconds: float = 480
     """the longest time until `/ping` succeeds; 8 minutes in SageMaker"""
     download_timeout_seconds: float = 3600
+    owner: InstanceOwner = InstanceOwner.ENDPOINT
+
+    @property
+    def title(self) -> str:
+        """The owner, as failure reasons name it."""
+        if self.owner is InstanceOwner.TRANSFORM_JOB:
+            return f"transform job {self.endpoint_name}"
+        return f"production variant {self.variant_name}"
 
 
 class InstanceState(StrEnum):
@@ -82,6 +99,7 @@ class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     """changes at each start, when containers lose their memory"""
     containers: tuple[ContainerReport, ...] = ()
     """empty with one container; else in order"""
+    owner: InstanceOwner = InstanceOwner.ENDPOINT
 
 
 def write_end(path: Path, run_id: str, reason: str | None) -> None:

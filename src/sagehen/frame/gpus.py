@@ -7,6 +7,7 @@ from fractions import Fraction
 import msgspec
 
 from sagehen.base.errors import Invalid
+from sagehen.frame.container_specs import InstanceOwner, InstanceSpec
 
 __all__ = [
     "FRACTION_VARIABLE",
@@ -25,18 +26,30 @@ _FRACTION = re.compile(r"0?\.[0-9]{1,3}|1(\.0{1,3})?")
 
 
 class GpuHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance of an endpoint, or a host of a training job, that has a share of a GPU."""
+    """An instance of an endpoint or transform job, or a host of a training job, that has a share
+    of a GPU."""
 
     endpoint: str | None = None
     variant: str | None = None
     instance: str | None = None
     training_job: str | None = None
+    transform_job: str | None = None
     host: str | None = None
     fraction: float = 1.0
+
+    @classmethod
+    def of_instance(cls, spec: InstanceSpec) -> "GpuHolder":
+        if spec.owner is InstanceOwner.TRANSFORM_JOB:
+            return cls(transform_job=spec.endpoint_name, instance=spec.instance_id)
+        return cls(
+            endpoint=spec.endpoint_name, variant=spec.variant_name, instance=spec.instance_id
+        )
 
     def __str__(self) -> str:
         if self.training_job is not None:
             return f"training job {self.training_job}, {self.host}"
+        if self.transform_job is not None:
+            return f"transform job {self.transform_job}, instance {self.instance}"
         return f"endpoint {self.endpoint}, instance {self.instance}"
 
 

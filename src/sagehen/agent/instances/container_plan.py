@@ -20,7 +20,7 @@ from sagehen.agent.launchers.own_network import NetworkSupport
 from sagehen.base.home import Home
 from sagehen.base.own_python import make_own_python, own_python, own_site
 from sagehen.base.user_environment import pip_variables
-from sagehen.frame.container_specs import ContainerSpec, InstanceSpec
+from sagehen.frame.container_specs import ContainerSpec, InstanceOwner, InstanceSpec
 from sagehen.frame.gpus import WHOLE, read_fraction
 from sagehen.frame.images import Launch, find_launch
 
@@ -150,6 +150,9 @@ class ContainerPaths:
     @property
     def log(self) -> Path:
         spec = self.spec
+        if spec.owner is InstanceOwner.TRANSFORM_JOB:
+            # Jobs have one container an instance: the instance names its log.
+            return self.home.transform_log(spec.endpoint_name) / f"{spec.instance_id}.log"
         folder = self.home.logs / "endpoints" / spec.endpoint_name / spec.variant_name
         return folder / spec.instance_id / f"{self.container.hostname}.log"
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from sagehen.base.errors import ArtifactError, ArtifactRejected, SagehenError
 from sagehen.base.user_code_errors import describe_exception
+from sagehen.frame.container_specs import InstanceOwner, InstanceSpec
 
 __all__ = [
     "cannot_start",
@@ -31,20 +32,23 @@ _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt|Warnin
 _TRACE = re.compile(r"at \S|goroutine \d+ \[")
 """a line of a stack trace of Node.js, Java or Go, below its error"""
 
+_WHOSE_LOGS = {InstanceOwner.ENDPOINT: "endpoint", InstanceOwner.TRANSFORM_JOB: "job"}
 
-def failed_ping(hostname: str, variant: str, cause: str) -> str:
+
+def failed_ping(hostname: str, spec: InstanceSpec, cause: str) -> str:
     # SageMaker calls a pipeline's unnamed containers "container-N".
     named = hostname if _NUMBERED.fullmatch(hostname) else f"{hostname} container"
     return shorten(
-        f"The {named} for production variant {variant} did not pass the ping health "
-        f"check. Please check CloudWatch logs for this endpoint. ({cause})"
+        f"The {named} for {spec.title} did not pass the ping health "
+        f"check. Please check CloudWatch logs for this {_WHOSE_LOGS[spec.owner]}. ({cause})"
     )
 
 
-def cannot_start(variant: str, cause: str) -> str:
+def cannot_start(spec: InstanceSpec, cause: str) -> str:
     return shorten(
-        "CannotStartContainerError. Please ensure the model container for variant "
-        f"{variant} starts correctly when invoked with 'docker run <image> serve' ({cause})"
+        "CannotStartContainerError. Please ensure the model container for "
+        f"{spec.title.removeprefix('production ')} starts correctly when invoked with "
+        f"'docker run <image> serve' ({cause})"
     )
 
 

@@ -60,7 +60,9 @@ class Instance:
 
     def __init__(self, spec: InstanceSpec, node: Node, on_change: Callable[[], None]) -> None:
         self.spec = spec
-        self.report = InstanceReport(instance_id=spec.instance_id, state=InstanceState.STARTING)
+        self.report = InstanceReport(
+            instance_id=spec.instance_id, state=InstanceState.STARTING, owner=spec.owner
+        )
         self._node = node
         self._on_change = on_change
         self._paths = [
@@ -139,9 +141,7 @@ class Instance:
     async def _reserve_gpus(self) -> GpuShare:
         """Raises InstanceFailed."""
         spec = self.spec
-        holder = GpuHolder(
-            endpoint=spec.endpoint_name, variant=spec.variant_name, instance=spec.instance_id
-        )
+        holder = GpuHolder.of_instance(spec)
         try:
             return await self._node.gpus.reserve(
                 spec.instance_type,
@@ -152,7 +152,7 @@ class Instance:
         except NoCapacity as error:
             raise InstanceFailed(no_capacity(str(error))) from error
         except Invalid as error:
-            raise InstanceFailed(cannot_start(spec.variant_name, str(error))) from error
+            raise InstanceFailed(cannot_start(spec, str(error))) from error
 
     async def _fetch_artifacts(self) -> None:
         for paths in self._paths:
@@ -180,7 +180,7 @@ class Instance:
                 if runs_model_server(paths, self._node.settings):
                     await asyncio.to_thread(give_python, paths, environments.python(image))
         except RequirementsError as error:
-            raise InstanceFailed(cannot_start(self.spec.variant_name, str(error))) from error
+            raise InstanceFailed(cannot_start(self.spec, str(error))) from error
 
     async def _provide(
         self,
@@ -247,7 +247,7 @@ class Instance:
             for paths in self._paths:
                 self._running.append(await start_container(paths, self._node, gpus))
         except CannotStart as error:
-            raise InstanceFailed(cannot_start(self.spec.variant_name, str(error))) from error
+            raise InstanceFailed(cannot_start(self.spec, str(error))) from error
         waits = [asyncio.create_task(running.wait_until_healthy()) for running in self._running]
         try:
             await self._watch_start(waits)
@@ -370,7 +370,7 @@ class Instance:
         await asyncio.to_thread(remove_tree, home.instances / name)
 
     def _ping_failure(self, running: RunningContainer, cause: str) -> str:
-        return failed_ping(running.paths.container.hostname, self.spec.variant_name, cause)
+        return failed_ping(running.paths.container.hostname, self.spec, cause)
 
     def _fail(self, reason: str) -> None:
         log.warning("An instance failed: %s", reason, extra=self._about("instance_failed"))
@@ -390,6 +390,7 @@ class Instance:
             slots=containers[0].slots if containers else None,
             run_id=self._run_id,
             containers=containers if len(containers) > 1 else (),
+            owner=self.spec.owner,
         )
         self._on_change()
 

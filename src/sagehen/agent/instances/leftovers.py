@@ -81,12 +81,12 @@ def prune_logs(logs: Path, running: frozenset[str], keep: int = MAX_ENDED_INSTAN
                 above.rmdir()
 
 
-def prune_job_logs(logs: Path, running: frozenset[str], keep: int) -> None:
-    """Removes the oldest `training-jobs/<job>` folders. Blocks.
+def prune_job_logs(folder: Path, running: frozenset[str], keep: int) -> None:
+    """Removes the oldest jobs' folders in `folder`. Blocks.
 
     Keeps those `running`, and the last `keep` of the others.
     """
-    ended = [path for path in (logs / "training-jobs").glob("*") if path.name not in running]
+    ended = [path for path in folder.glob("*") if path.name not in running]
     if len(ended) > keep:
         ended.sort(key=_written_at, reverse=True)
     for path in ended[keep:]:

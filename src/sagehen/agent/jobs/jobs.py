@@ -126,7 +126,8 @@ class JobAttempts:
     async def _prune_logs(self) -> None:
         running = frozenset(job.spec.job_name for job in self._running.values())
         most = self._context.settings.max_job_logs
-        await asyncio.to_thread(prune_job_logs, self._context.home.logs, running, most)
+        folder = self._context.home.logs / "training-jobs"
+        await asyncio.to_thread(prune_job_logs, folder, running, most)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -72,7 +72,7 @@ def read_logs(
 
     Args:
         name: None means the server's own logs.
-        job: prefer the training job of that name.
+        job: prefer the training job of that name, then the transform job.
 
     Raises:
         NotFound: no such logs.
@@ -204,15 +204,19 @@ def _folder(home: Home, name: str | None, job: bool) -> Path:
     safe_name = Path(name).name
     safe_name = safe_name if safe_name not in ("", "..") else "_"
     endpoint = home.logs / "endpoints" / safe_name
-    return home.job_log(safe_name) if job or not endpoint.exists() else endpoint
+    if endpoint.exists() and not job:
+        return endpoint
+    training, transform = home.job_log(safe_name), home.transform_log(safe_name)
+    return transform if transform.exists() and not training.exists() else training
 
 
 def _missing(home: Home, name: str | None) -> str:
     if name is None:
         return f"There are no logs in {home.path}: no server has run with this home yet."
     return (
-        f"There are no logs of an endpoint or training job {name} in {home.path}. Names are "
-        "case-sensitive; `sagehen status` lists the endpoints, and `sagehen jobs list` the jobs."
+        f"There are no logs of an endpoint, training or transform job {name} in {home.path}. Names "
+        "are case-sensitive; `sagehen status` lists the endpoints, `sagehen jobs list` and "
+        "`sagehen transform list` the jobs."
     )
 
 

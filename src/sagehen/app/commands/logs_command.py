@@ -18,7 +18,7 @@ __all__ = ["show_logs"]
 def show_logs(
     name: Annotated[
         str | None,
-        typer.Argument(help="An endpoint or a training job. Without one: the server's own logs."),
+        typer.Argument(help="An endpoint or a job. Without one: the server's own logs."),
     ] = None,
     lines: Annotated[
         int, typer.Option("--lines", "-n", min=0, help="How many lines back, of all together.")
@@ -34,7 +34,7 @@ def show_logs(
         str | None, typer.Option(help="Only lines that match this regular expression.")
     ] = None,
     job: Annotated[
-        bool, typer.Option("--job", help="NAME is a training job, even if an endpoint has it too.")
+        bool, typer.Option("--job", help="NAME is a job, even if an endpoint has it too.")
     ] = False,
     home: HomeOption = None,
     config: ConfigOption = None,

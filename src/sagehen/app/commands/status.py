@@ -151,6 +151,8 @@ def _holders(gpu: dict[str, Any]) -> str:
     names = [
         f"training job {holder['training_job']}, {holder['host']}"
         if holder.get("training_job")
+        else f"transform job {holder['transform_job']}, instance {holder['instance']}"
+        if holder.get("transform_job")
         else f"endpoint {holder['endpoint']}, instance {holder['instance']}"
         for holder in gpu["holders"]
     ]

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
+import sys
 from collections.abc import Container, Coroutine
 from typing import Any
 
@@ -43,6 +45,10 @@ from sagehen.services.sagemaker.training.own_paths import JobPaths
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
+from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.own_paths import TransformPaths
+from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
+from sagehen.services.sagemaker.transform.runner_messages import S3Access
 from sagehen.services.stacks.own_paths import stack_routes
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
@@ -96,6 +102,23 @@ class _Control:
         self.inference = Inference(settings, *store, *bounds)
         self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
+        s3 = S3Access(
+            address=f"unix:{start.home.control_socket}",
+            access_key=keys.access_key,
+            secret_key=keys.secret_key,
+            region=settings.region,
+        )
+        self._transforms = TransformLoop(
+            self._database,
+            self._agent,
+            SYSTEM,
+            holder,
+            ArnMaker.of(settings),
+            settings,
+            data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
+            runner_command=_runner_command,
+            s3=s3,
+        )
         self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
@@ -142,12 +165,15 @@ class _Control:
         stacks = stack_routes(self._database, SYSTEM)
         jobs = JobPaths(Interrupts(self._database, self._agent))
         services = self.inference.routes()
+        transforms = TransformPaths(self._database, SYSTEM)
         results = OfflineResultPaths(self._database, self._builds, self._loop.hint)
-        routes = [*queues.routes, *jobs.routes, *results.routes, *stacks, *services]
+        own = (queues, jobs, transforms, results)
+        routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
         other_routes = [*routes, certificate_route(self.notices.signer)]
 
         def measured(endpoints: Container[str]) -> Measured:
             combined = merged(self.inference.measured(), self._jobs.measured())
+            combined = merged(combined, self._transforms.measured())
             combined = merged(combined, {"LimitHits": {("control_bodies",): self._bodies.hits}})
             combined = merged(combined, self.objects.measured())
             return merged(self._sampler.measured(endpoints), combined)
@@ -194,6 +220,7 @@ class _Control:
         return [
             self._loop.run(),
             self._jobs.run(),
+            self._transforms.run(),
             self._dispatcher.run(),
             self._sampler.run(),
             *self.notices.duties(),
@@ -212,6 +239,11 @@ class _Control:
         await self.notices.close()
         self._writes.close()
         self._database.close()
+
+
+def _runner_command() -> list[str]:
+    program = "sagehen.app.roles.transform_runner"
+    return [sys.executable, "-m", program, f"--parent={os.getpid()}"]
 
 
 async def _main(start: Start) -> None:

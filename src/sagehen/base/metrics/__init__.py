@@ -10,7 +10,14 @@ from sagehen.base.metrics.metric import (
     Metric,
     MetricKind,
 )
-from sagehen.base.metrics.usage import HOSTS, INFERENCE_SERVICE, JOB_HOSTS, OBJECTS, TRAINING
+from sagehen.base.metrics.usage import (
+    HOSTS,
+    INFERENCE_SERVICE,
+    JOB_HOSTS,
+    OBJECTS,
+    TRAINING,
+    TRANSFORM,
+)
 
 __all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "METRICS", "OWN", "Metric", "MetricKind"]
 
@@ -24,6 +31,7 @@ METRICS: dict[str, Metric] = {
         *INFERENCE_SERVICE,
         *OBJECTS,
         *TRAINING,
+        *TRANSFORM,
     )
 }
 """by SageMaker's name"""

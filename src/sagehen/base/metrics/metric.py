@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["CLOUDWATCH_DIMENSIONS", "HOST", "JOB_HOST", "OWN", "Metric", "MetricKind"]
+__all__ = [
+    "CLOUDWATCH_DIMENSIONS",
+    "HOST",
+    "JOB_HOST",
+    "OWN",
+    "TRANSFORM_HOST",
+    "Metric",
+    "MetricKind",
+]
 
 
 class MetricKind(StrEnum):
@@ -61,3 +69,4 @@ CLOUDWATCH_DIMENSIONS = {
 OWN = "Sagehen"
 HOST = "/aws/sagemaker/Endpoints"
 JOB_HOST = "/aws/sagemaker/TrainingJobs"
+TRANSFORM_HOST = "/aws/sagemaker/TransformJobs"

@@ -1,9 +1,9 @@
-"""The metrics of instances' and job hosts' usage, training jobs, the inference service and the
-object store."""
+"""The metrics of what instances and job hosts use, of jobs, the inference service and the object
+store."""
 
-from sagehen.base.metrics.metric import HOST, JOB_HOST, OWN, Metric, MetricKind
+from sagehen.base.metrics.metric import HOST, JOB_HOST, OWN, TRANSFORM_HOST, Metric, MetricKind
 
-__all__ = ["HOSTS", "INFERENCE_SERVICE", "JOB_HOSTS", "OBJECTS", "TRAINING"]
+__all__ = ["HOSTS", "INFERENCE_SERVICE", "JOB_HOSTS", "OBJECTS", "TRAINING", "TRANSFORM"]
 
 _INSTANCE = ("endpoint", "variant", "instance")
 
@@ -41,31 +41,34 @@ HOSTS = (
 )
 
 
-def _share_of_job(name: str, help: str) -> Metric:
-    return Metric(
-        "Job" + name,
-        None,
-        MetricKind.GAUGE,
-        "Percent",
-        help,
-        ("host",),
-        JOB_HOST,
-        published_as=name,
+def _shares_of_hosts(prefix: str, host: str, namespace: str) -> tuple[Metric, ...]:
+    """SageMaker's names with a prefix; the `Host` is `<job>/<host>`."""
+    helps = {
+        "CPUUtilization": f"CPU time that {host} used; 100 is one core.",
+        "MemoryUtilization": f"Memory of the processes of {host}, as a share of its limit.",
+        "DiskUtilization": "Used share of the disk that the home is on.",
+        "GPUUtilization": f"Utilization of the GPUs of {host}; 100 is one GPU.",
+        "GPUMemoryUtilization": f"Used memory of the GPUs of {host}; 100 is one GPU.",
+    }
+    return tuple(
+        Metric(
+            prefix + name,
+            None,
+            MetricKind.GAUGE,
+            "Percent",
+            help,
+            ("host",),
+            namespace,
+            published_as=name,
+        )
+        for name, help in helps.items()
     )
 
 
 JOB_HOSTS = (
-    _share_of_job("CPUUtilization", "CPU time that a host of a job used; 100 is one core."),
-    _share_of_job(
-        "MemoryUtilization", "Memory of the processes of a job's host, as a share of its limit."
-    ),
-    _share_of_job("DiskUtilization", "Used share of the disk that the home is on."),
-    _share_of_job("GPUUtilization", "Utilization of the GPUs of a job's host; 100 is one GPU."),
-    _share_of_job(
-        "GPUMemoryUtilization", "Used memory of the GPUs of a job's host; 100 is one GPU."
-    ),
+    *_shares_of_hosts("Job", "a host of a training job", JOB_HOST),
+    *_shares_of_hosts("Transform", "an instance of a transform job", TRANSFORM_HOST),
 )
-"""SageMaker's names with the prefix `Job`; hosts are `<job>/algo-<n>`"""
 
 
 TRAINING = (
@@ -105,6 +108,80 @@ TRAINING = (
         "spot jobs, or Restarting.",
         ("cause",),
         OWN,
+    ),
+)
+
+
+def _of_transforms(
+    name: str,
+    exposed_as: str,
+    help: str,
+    *dimensions: str,
+    kind: MetricKind = MetricKind.GAUGE,
+    unit: str = "Count",
+) -> Metric:
+    return Metric(name, exposed_as, kind, unit, help, dimensions, OWN)
+
+
+TRANSFORM = (
+    _of_transforms(
+        "TransformJobs",
+        "sagehen_transform_jobs",
+        "Transform jobs that have not ended, by TransformJobStatus.",
+        "status",
+    ),
+    _of_transforms(
+        "PendingTransformJobs", "sagehen_transform_jobs_pending", "Transform jobs that wait to run."
+    ),
+    _of_transforms(
+        "TransformObjects",
+        "sagehen_transform_objects",
+        "Finished input objects of a running transform job, also failed ones.",
+        "job",
+    ),
+    _of_transforms(
+        "TransformObjectsKnown",
+        "sagehen_transform_objects_known",
+        "Input objects of a running transform job that are listed.",
+        "job",
+    ),
+    _of_transforms(
+        "TransformObjectsFailed",
+        "sagehen_transform_objects_failed",
+        "Input objects of a running transform job that have no output.",
+        "job",
+    ),
+    _of_transforms(
+        "TransformRecords",
+        "sagehen_transform_records",
+        "Records of a running transform job that are answered.",
+        "job",
+    ),
+    _of_transforms(
+        "TransformRecordsFailed",
+        "sagehen_transform_records_failed",
+        "Tolerated records of a running transform job that have no answer.",
+        "job",
+    ),
+    _of_transforms(
+        "TransformInputBytes",
+        "sagehen_transform_input_bytes",
+        "Input of a running transform job that is answered.",
+        "job",
+        unit="Bytes",
+    ),
+    _of_transforms(
+        "TransformInputBytesKnown",
+        "sagehen_transform_input_bytes_known",
+        "Input of a running transform job that is listed.",
+        "job",
+        unit="Bytes",
+    ),
+    _of_transforms(
+        "TransformRunnerRestarts",
+        "sagehen_transform_runner_restarts",
+        "Runners of transform jobs that died and were started again.",
+        kind=MetricKind.COUNTER,
     ),
 )
 

@@ -13,6 +13,7 @@ from sagehen.base.settings.hosting import (
     InstanceSettings,
     InvocationSettings,
     TrainingSettings,
+    TransformSettings,
 )
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.base.settings.messaging import DeliverySettings, MailSettings, MessagingSettings
@@ -35,6 +36,7 @@ class Settings(
     MailSettings,
     MetricSettings,
     TrainingSettings,
+    TransformSettings,
 ):
     """One frozen object, built once per process and handed down."""
 

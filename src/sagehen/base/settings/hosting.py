@@ -1,4 +1,5 @@
-"""The settings of invocations, instances, artifacts, asynchronous endpoints and training jobs."""
+"""The settings of invocations, instances, artifacts, asynchronous endpoints, training and
+transform jobs."""
 
 import os
 from typing import Literal
@@ -14,6 +15,7 @@ __all__ = [
     "InstanceSettings",
     "InvocationSettings",
     "TrainingSettings",
+    "TransformSettings",
 ]
 
 
@@ -306,3 +308,22 @@ class TrainingSettings(Section):
     def running_jobs(self) -> int:
         """Training jobs that run at once."""
         return self.max_running_jobs or max(2, len(os.sched_getaffinity(0)))
+
+
+class TransformSettings(Section):
+    """Transform jobs."""
+
+    max_running_transform_jobs: int = Field(
+        4, ge=1, description="Transform jobs that run at once; more wait, the oldest first."
+    )
+    max_waiting_transform_jobs: int = Field(
+        10_000, ge=1, description="Transform jobs that wait to run; more are refused."
+    )
+    max_transform_instances: int = Field(
+        20, ge=1, description="Instances of one transform job; more are refused."
+    )
+    max_transform_logs: int = Field(
+        1000,
+        gt=0,
+        description="Transform jobs whose logs are kept: those that were written last.",
+    )

@@ -28,6 +28,12 @@ from sagehen.services.sagemaker.training.operations import (
     stop_training_job,
     update_training_job,
 )
+from sagehen.services.sagemaker.transform.creation import create_transform_job
+from sagehen.services.sagemaker.transform.operations import (
+    describe_transform_job,
+    list_transform_jobs,
+    stop_transform_job,
+)
 
 __all__ = ["OPERATIONS"]
 
@@ -52,6 +58,10 @@ OPERATIONS: dict[str, Operation] = {
     "UpdateTrainingJob": update_training_job,
     "StopTrainingJob": stop_training_job,
     "DeleteTrainingJob": delete_training_job,
+    "CreateTransformJob": create_transform_job,
+    "DescribeTransformJob": describe_transform_job,
+    "ListTransformJobs": list_transform_jobs,
+    "StopTransformJob": stop_transform_job,
     "AddTags": add_tags,
     "ListTags": list_tags,
     "DeleteTags": delete_tags,

@@ -14,6 +14,7 @@ from sagehen.services.sagemaker.hosting import (
 )
 from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.training import store as training_jobs
+from sagehen.services.sagemaker.transform import store as transform_jobs
 
 __all__ = ["add_tags", "check_tags", "delete_tags", "list_tags"]
 
@@ -25,6 +26,7 @@ _KINDS = {
     "endpoint-config": ("endpoint configuration", endpoint_configs.get),
     "endpoint": ("endpoint", endpoints.get),
     "training-job": ("training job", training_jobs.get),
+    "transform-job": ("transform job", transform_jobs.get),
 }
 
 
@@ -77,7 +79,7 @@ def _check_resource(call: RequestContext, connection: Connection, arn: str) -> N
     if match is None or match[1] not in _KINDS:
         raise refused(
             f'"{arn}" is not the ARN of a resource of this server: models, endpoint '
-            "configurations, endpoints and training jobs can be tagged."
+            "configurations, endpoints, training and transform jobs can be tagged."
         )
     kind, get = _KINDS[match[1]]
     if arn != call.arns.sagemaker(match[1], match[2]) or get(connection, match[2]) is None:

@@ -373,4 +373,46 @@ CREATE TABLE state_identity (
 	state_id VARCHAR(32) NOT NULL, 
 	CONSTRAINT pk_state_identity PRIMARY KEY (number)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0010');
+CREATE TABLE transform_jobs (
+	"key" VARCHAR(63) NOT NULL, 
+	name VARCHAR(63) NOT NULL, 
+	arn VARCHAR(256) NOT NULL, 
+	created_at DOUBLE NOT NULL, 
+	definition JSON NOT NULL, 
+	job_id VARCHAR(32) NOT NULL, 
+	modified_at DOUBLE NOT NULL, 
+	status VARCHAR(16) NOT NULL, 
+	stage VARCHAR(16) NOT NULL, 
+	containers JSON NOT NULL, 
+	started_at DOUBLE, 
+	ended_at DOUBLE, 
+	stop_requested_at DOUBLE, 
+	failure_reason TEXT, 
+	CONSTRAINT pk_transform_jobs PRIMARY KEY ("key"), 
+	CONSTRAINT uq_transform_jobs_job_id UNIQUE (job_id)
+);
+CREATE INDEX ix_transform_jobs_created_at ON transform_jobs (created_at);
+CREATE INDEX ix_transform_jobs_status ON transform_jobs (status, stage, created_at);
+CREATE INDEX ix_transform_jobs_stage ON transform_jobs (stage, created_at, "key");
+CREATE TABLE transform_progress (
+	job_id VARCHAR(32) NOT NULL, 
+	done_through TEXT, 
+	done JSON NOT NULL, 
+	failed JSON NOT NULL, 
+	failed_error VARCHAR(32), 
+	objects BIGINT NOT NULL, 
+	objects_known BIGINT NOT NULL, 
+	is_listed BOOLEAN NOT NULL, 
+	records BIGINT NOT NULL, 
+	done_records BIGINT NOT NULL, 
+	failed_records BIGINT NOT NULL, 
+	input_bytes BIGINT NOT NULL, 
+	input_bytes_known BIGINT NOT NULL, 
+	max_concurrent INTEGER, 
+	max_payload_mb INTEGER, 
+	batch_strategy VARCHAR(16), 
+	uploads JSON NOT NULL, 
+	updated_at DOUBLE NOT NULL, 
+	CONSTRAINT pk_transform_progress PRIMARY KEY (job_id)
+);
+INSERT INTO alembic_version (version_num) VALUES ('0011');

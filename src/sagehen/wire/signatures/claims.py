@@ -17,6 +17,7 @@ from sagehen.wire.scope import (
     read_scope,
 )
 from sagehen.wire.signatures import errors as refusals
+from sagehen.wire.signatures.signing import ALGORITHM
 
 __all__ = [
     "ALGORITHM",
@@ -29,7 +30,6 @@ __all__ = [
     "read_link",
 ]
 
-ALGORITHM = "AWS4-HMAC-SHA256"
 LONGEST_LINK_SECONDS = 7 * 24 * 3600
 
 _BASIC_DATE = re.compile(r"[0-9]{8}T[0-9]{6}Z")

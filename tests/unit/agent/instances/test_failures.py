@@ -8,6 +8,8 @@ from sagehen.agent.instances.failures import (
     shorten,
 )
 from sagehen.base.errors import ArtifactError, ArtifactMissing, ArtifactRejected
+from sagehen.frame.container_specs import InstanceOwner
+from support.fleet import instance_spec
 
 
 @pytest.mark.parametrize(
@@ -140,10 +142,19 @@ def test_the_error_above_a_stack_trace_is_told_and_not_the_trace(log: str, told:
 
 
 def test_a_reason_fits_describe_endpoint() -> None:
-    reason = failed_ping("primary", "AllTraffic", "x" * 5000)
+    reason = failed_ping("primary", instance_spec(), "x" * 5000)
     assert len(reason) == 1024
     assert reason.endswith("…)")
     assert shorten("short") == "short"
+
+
+def test_an_instance_of_a_transform_job_is_not_called_a_variant() -> None:
+    spec = instance_spec(owner=InstanceOwner.TRANSFORM_JOB)
+    assert failed_ping("primary", spec, "no") == (
+        "The primary container for transform job e did not pass the ping health check. Please "
+        "check CloudWatch logs for this job. (no)"
+    )
+    assert "container for transform job e starts" in cannot_start(spec, "no")
 
 
 def test_the_sentences_are_sagemakers() -> None:
@@ -157,7 +168,7 @@ def test_the_sentences_are_sagemakers() -> None:
     assert failed_artifact(1, "s3://b/k", ArtifactRejected("odd")).endswith(
         "Please ensure that the object located at the URL is a valid tar.gz archive. (odd)"
     )
-    assert cannot_start("V", "no such file").startswith(
+    assert cannot_start(instance_spec("V"), "no such file").startswith(
         "CannotStartContainerError. Please ensure the model container for variant V starts "
         "correctly when invoked with 'docker run <image> serve'"
     )

@@ -37,12 +37,12 @@ def test_what_somebody_else_has_removed_is_no_trouble(
 
 
 def test_the_oldest_logs_of_jobs_go_and_those_of_running_jobs_stay(tmp_path: Path) -> None:
-    prune_job_logs(tmp_path, frozenset(), keep=1)
+    prune_job_logs(tmp_path / "training-jobs", frozenset(), keep=1)
     for number in range(5):
         folder = tmp_path / "training-jobs" / f"job-{number}"
         folder.mkdir(parents=True)
         (folder / "algo-1.log").touch()
         os.utime(folder / "algo-1.log", (number, number))
-    prune_job_logs(tmp_path, frozenset({"job-0"}), keep=2)
+    prune_job_logs(tmp_path / "training-jobs", frozenset({"job-0"}), keep=2)
     kept = sorted(path.name for path in (tmp_path / "training-jobs").iterdir())
     assert kept == ["job-0", "job-3", "job-4"]

@@ -161,7 +161,7 @@ class TestContainers:
     @pytest.mark.parametrize("name", ["nothing", "..", "../../run"])
     def test_a_name_without_logs_is_said(self, home: Home, prints, name: str) -> None:
         prints(0, "v/i/c", "of another")
-        with pytest.raises(NotFound, match="no logs of an endpoint or training job"):
+        with pytest.raises(NotFound, match="no logs of an endpoint, training or transform job"):
             told(home, name)
 
 

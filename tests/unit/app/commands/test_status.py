@@ -18,6 +18,7 @@ from sagehen.app.commands.status import (
 )
 from sagehen.base.errors import NotFound, Unavailable
 from sagehen.base.home import prepare_home
+from support.fleet import instance_spec
 
 VARIANT = {
     "name": "AllTraffic",
@@ -119,7 +120,7 @@ class TestPlain:
 
 class TestReasons:
     def test_the_cause_stands_there_once_and_without_sagemakers_sentence(self) -> None:
-        reason = failed_ping("primary", "AllTraffic", "KeyError: 'x' (inference.py, line 2)")
+        reason = failed_ping("primary", instance_spec(), "KeyError: 'x' (inference.py, line 2)")
         told = plain_status(status_of("a", "b", failure_reason=reason))
         assert "a, b: KeyError: 'x' (inference.py, line 2)" in told.splitlines()
         assert "ping health check" not in told

@@ -61,7 +61,8 @@ def test_bad_keys(server, arn, refusal, tags):
         ("arn:aws:sagemaker:eu-west-1:000000000000:model/tagged", "Could not find model"),
         ("arn:aws:sagemaker:us-east-1:111111111111:model/tagged", "Could not find model"),
         ("arn:aws:sagemaker:us-east-1:000000000000:endpoint/tagged", "Could not find endpoint"),
-        ("arn:aws:sagemaker:us-east-1:000000000000:transform-job/tagged", "can be tagged"),
+        ("arn:aws:sagemaker:us-east-1:000000000000:transform-job/tagged", "Could not find"),
+        ("arn:aws:sagemaker:us-east-1:000000000000:processing-job/tagged", "can be tagged"),
         ("arn:aws:s3:::bucket-of-somebody", "can be tagged"),
     ],
 )

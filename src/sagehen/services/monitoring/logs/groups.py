@@ -17,10 +17,13 @@ from sagehen.services.monitoring.logs.stored_log import created_ms
 __all__ = ["Group", "LogStream", "all_groups", "find_group", "find_stream"]
 
 TRAINING_JOBS = "/aws/sagemaker/TrainingJobs"
+TRANSFORM_JOBS = "/aws/sagemaker/TransformJobs"
 ENDPOINTS = "/aws/sagemaker/Endpoints/"
 
 _ARN = re.compile(r"arn:[\w-]+:logs:[^:]*:[^:]*:log-group:([^:*]+)(:\*)?")
 _LOG = ".log"
+_DATA_LOG = ".data-log.log"
+"""beside an instance's log: the stream has the instance's name, and `/data-log`"""
 
 
 @dataclass(frozen=True)
@@ -28,20 +31,30 @@ class LogStream:
     """One container's log."""
 
     key: str
-    """name without its time; streams are sorted by it"""
+    """name without its time"""
     path: Path
-    timed: bool = False
-    """the name ends with the start time, in seconds since the epoch"""
+    timed_by: Path | None = None
+    """the log whose start time, in seconds since the epoch, follows the key in the name"""
+    suffix: str = ""
+    """the end of the name, behind that time"""
+
+    @property
+    def sort_key(self) -> str:
+        """Unique, and known before the start time is."""
+        return self.key + self.suffix
 
     @property
     def name(self) -> str:
-        return f"{self.key}{created_ms(self.path) // 1000}" if self.timed else self.key
+        if self.timed_by is None:
+            return self.key
+        return f"{self.key}{created_ms(self.timed_by) // 1000}{self.suffix}"
 
     @property
     def is_named(self) -> bool:
         """Returns False while the start time, a part of the name, is not recorded: a name given out
         now would change."""
-        return not self.timed or created_ms(self.path) > 0 or _size(self.path) > 0
+        timed_by = self.timed_by
+        return timed_by is None or created_ms(timed_by) > 0 or _size(timed_by) > 0
 
     @property
     def modified_ms(self) -> int:
@@ -54,7 +67,8 @@ class LogStream:
 
 @dataclass(frozen=True)
 class Group:
-    """The logs in one folder: `<job>/<host>.log`, or `<variant>/<instance>/<container>.log`."""
+    """The logs in one folder: `<job>/<host>.log`, with `<job>/<instance>.data-log.log` of transform
+    jobs, or `<variant>/<instance>/<container>.log`."""
 
     name: str
     folder: Path
@@ -64,15 +78,14 @@ class Group:
         """Returns streams with the name prefix, sorted."""
         streams = self._of_jobs(prefix) if self.of_jobs else self._of_endpoint()
         matching = [stream for stream in streams if _begins(stream, prefix)]
-        return sorted(matching, key=lambda stream: stream.key)
+        return sorted(matching, key=lambda stream: stream.sort_key)
 
     def _of_jobs(self, prefix: str) -> Iterator[LogStream]:
         job, slash, _ = prefix.partition("/")
         for folder in _folders(self.folder):
             if folder.name == job if slash else folder.name.startswith(job):
                 for path in _logs(folder):
-                    key = f"{folder.name}/{path.name.removesuffix(_LOG)}-"
-                    stream = LogStream(key, path, timed=True)
+                    stream = _stream_of_job(folder, path)
                     if stream.is_named:
                         yield stream
 
@@ -92,9 +105,13 @@ def all_groups(call: RequestContext) -> list[Group]:
         Group(ENDPOINTS + folder.name, folder, of_jobs=False)
         for folder in _folders(logs / "endpoints")
     ]
-    jobs = Group(TRAINING_JOBS, logs / "training-jobs", of_jobs=True)
+    jobs = [
+        Group(TRAINING_JOBS, logs / "training-jobs", of_jobs=True),
+        Group(TRANSFORM_JOBS, logs / "transform-jobs", of_jobs=True),
+    ]
     return sorted(
-        [*endpoints, *([jobs] if _folders(jobs.folder) else [])], key=lambda group: group.name
+        [*endpoints, *(group for group in jobs if _folders(group.folder))],
+        key=lambda group: group.name,
     )
 
 
@@ -120,6 +137,14 @@ def find_stream(group: Group, name: str) -> LogStream:
         if stream.name == name:
             return stream
     raise no_stream()
+
+
+def _stream_of_job(folder: Path, path: Path) -> LogStream:
+    if path.name.endswith(_DATA_LOG):
+        host = path.name.removesuffix(_DATA_LOG)
+        instance_log = folder / f"{host}{_LOG}"
+        return LogStream(f"{folder.name}/{host}-", path, timed_by=instance_log, suffix="/data-log")
+    return LogStream(f"{folder.name}/{path.name.removesuffix(_LOG)}-", path, timed_by=path)
 
 
 def _begins(stream: LogStream, prefix: str) -> bool:

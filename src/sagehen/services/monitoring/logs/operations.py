@@ -75,7 +75,7 @@ def describe_log_streams(call: RequestContext, params: dict[str, Any]) -> dict[s
     descending = params.get("descending", False)
     sorted_streams = sorted(
         (
-            ((entry.modified_ms if by_time else 0), entry.key, entry)
+            ((entry.modified_ms if by_time else 0), entry.sort_key, entry)
             for entry in group.streams(prefix)
         ),
         key=lambda entry: entry[:2],

@@ -43,7 +43,7 @@ class GaugeReading(NamedTuple):
 
 
 class HostSample(Protocol):
-    """A measurement of one host of a training job, named as in SageMaker."""
+    """A measurement of one host of a training or transform job, named as in SageMaker."""
 
     @property
     def name(self) -> str: ...
@@ -56,6 +56,9 @@ class HostSample(Protocol):
 
     @property
     def value(self) -> float: ...
+
+    @property
+    def transform(self) -> bool: ...
 
 
 class HostUsage:
@@ -110,7 +113,7 @@ def instance_gauges(samples: Iterable[InstanceSample]) -> Iterator[GaugeReading]
 def job_gauges(samples: Iterable[HostSample]) -> Iterator[GaugeReading]:
     """Yields the gauges of job hosts; CloudWatch's `Host` is job name and host."""
     for sample in samples:
-        name = "Job" + sample.name
+        name = ("Transform" if sample.transform else "Job") + sample.name
         if name in METRICS:
             yield GaugeReading(name, {"Host": f"{sample.job}/{sample.host}"}, sample.value)
 

@@ -13,8 +13,50 @@ __all__ = [
     "RunnerLog",
     "RunnerSettings",
     "RunnerSpec",
+    "S3Access",
     "Stop",
+    "UploadBegun",
+    "UploadEnded",
 ]
+
+
+class S3Access(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the runner finds S3: the server's own, over HTTP, whatever store is behind it."""
+
+    address: str
+    """`unix:/path` of control's socket, or `tcp:host:port` of a gateway from another machine"""
+    access_key: str
+    secret_key: str
+    region: str
+
+    def __repr__(self) -> str:
+        return f"S3Access(address={self.address!r}, access_key={self.access_key!r}, …)"
+
+
+class UploadBegun(msgspec.Struct, frozen=True, kw_only=True, tag="upload_begun"):
+    """A multipart upload of the job, which the next runner aborts unless it has ended."""
+
+    bucket: str
+    key: str
+    upload_id: str
+
+
+class UploadEnded(msgspec.Struct, frozen=True, kw_only=True, tag="upload_ended"):
+    """The multipart upload is complete or aborted."""
+
+    upload_id: str
+
+
+class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True, tag="settings"):
+    """As resolved from the job, the container's answer to `/execution-parameters`, and defaults.
+
+    The next runner of the job gets them again: batches must begin and end at the same records.
+    """
+
+    max_concurrent: int
+    max_payload_mb: int
+    batch_strategy: str
+    """`MultiRecord` or `SingleRecord`"""
 
 
 class Capture(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,6 +71,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     job_name: str
     job_arn: str
+    s3: S3Access
     started_at: float
     """of the job, not of this runner; seconds since the epoch"""
     input_type: str
@@ -62,6 +105,18 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """every object up to this key is finished, of those of the input in the order of keys"""
     done: tuple[str, ...] = ()
     """keys of finished objects behind `done_through`"""
+    failed: tuple[str, ...] = ()
+    """keys of those finished objects that have no output"""
+    failed_error: str | None = None
+    """the first of their errors: `ClientError` or `AlgorithmError`"""
+    done_records: int = 0
+    """of all messages `done` so far"""
+    failed_records: int = 0
+    """of all messages `done` so far"""
+    settings: RunnerSettings | None = None
+    """as an earlier runner has told them"""
+    uploads: tuple[UploadBegun, ...] = ()
+    """that earlier runners have not ended"""
 
 
 class InstanceAddress(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,24 +135,17 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
     """The job is to be stopped: nothing more is uploaded."""
 
 
-class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True, tag="settings"):
-    """As resolved from the job, the container's answer to `/execution-parameters`, and defaults."""
-
-    max_concurrent: int
-    max_payload_mb: int
-    batch_strategy: str
-    """`MultiRecord` or `SingleRecord`"""
-
-
 class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     """Objects that are finished since the last message of this kind: their outputs are uploaded."""
 
     keys: tuple[str, ...]
     records: int
-    """of these objects"""
+    """of these objects, with `failed_records`"""
     input_bytes: int
     failed_records: int = 0
     """of these objects, tolerated"""
+    through: str | None = None
+    """every object up to this key is finished, with those of this message; None: as before"""
 
 
 class FailedObject(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
@@ -107,6 +155,8 @@ class FailedObject(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     error: str
     """`ClientError` or `AlgorithmError`"""
     message: str
+    """for the data-log, behind `[sagemaker logs]: <bucket>/<key>: `; more lines may follow as
+    `RunnerLog`"""
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
@@ -124,16 +174,19 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
 
 
 class RunnerLog(msgspec.Struct, frozen=True, kw_only=True, tag="data_log"):
-    """A line of the stream `…/data-log`, without time."""
+    """A line of the stream `…/data-log`, which control begins with the time and a colon:
+    `<time>:[sagemaker logs]: MaxConcurrentTransforms=1, …`."""
 
     instance_id: str | None
     line: str
+    """begins with `[sagemaker logs]: `"""
 
 
 class RunnerEnded(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     """The runner's last message: everything is done, or nothing more can be."""
 
     error: str | None = None
-    """`ClientError`, `AlgorithmError` or `InternalServerError`; None: no object failed"""
+    """`ClientError`, `AlgorithmError` or `InternalServerError`; None: no object of the job failed,
+    not even with an earlier runner"""
     message: str = ""
     """for FailureReason, if it says more than SageMaker's sentence"""

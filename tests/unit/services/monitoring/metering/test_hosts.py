@@ -27,6 +27,7 @@ class HostMeasurement:
     value: float
     job: str = "j"
     host: str = "algo-1"
+    transform: bool = False
 
 
 def timing(count: float, total: float) -> list[Measurement]:
@@ -70,6 +71,8 @@ def test_hosts_of_jobs_are_named_by_job_and_host() -> None:
     measured = [HostMeasurement("CPUUtilization", 20), HostMeasurement("Unheard", 1)]
     ((name, dimensions, value, *_),) = job_gauges(measured)
     assert (name, dimensions, value) == ("JobCPUUtilization", {"Host": "j/algo-1"}, 20)
+    ((name, dimensions, *_),) = job_gauges([HostMeasurement("CPUUtilization", 1, transform=True)])
+    assert (name, dimensions) == ("TransformCPUUtilization", {"Host": "j/algo-1"})
 
 
 def test_an_average_of_errors_is_their_share() -> None:

@@ -12,7 +12,12 @@ from sagehen.base.clock import Clock
 from sagehen.base.concurrency import in_thread
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.base.home import Home
-from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
+from sagehen.frame.container_specs import (
+    InstanceOwner,
+    InstanceReport,
+    InstanceSpec,
+    InstanceState,
+)
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.frame.state_watch import StateWatch, Versioned
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, InstanceRequests
@@ -162,4 +167,9 @@ class EndpointLoop(LeasedLoop):
 
 
 def _by_id(answer: InstanceReports) -> dict[str, InstanceReport]:
-    return {report.instance_id: report for report in answer.instances}
+    """Instances of transform jobs have a reconciler of their own."""
+    return {
+        report.instance_id: report
+        for report in answer.instances
+        if report.owner is InstanceOwner.ENDPOINT
+    }

@@ -1,0 +1,123 @@
+"""Transform jobs and their progress as they are stored."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from sagehen.frame.container_specs import ContainerSpec
+from sagehen.services.sagemaker.hosting.records import DefinedRecord
+from sagehen.services.sagemaker.transform.runner_messages import UploadBegun
+
+__all__ = [
+    "OPTION_PREFIX",
+    "TransformJobRecord",
+    "TransformProgress",
+    "TransformStage",
+    "TransformStatus",
+]
+
+OPTION_PREFIX = "SAGEHEN_TRANSFORM_"
+"""of variables of the job that are Sagehen's options, and that containers do not get"""
+
+
+class TransformStatus(StrEnum):
+    """SageMaker's TransformJobStatus.
+
+    InProgress ─► Completed, Failed        InProgress ─► Stopping ─► Stopped
+    """
+
+    IN_PROGRESS = "InProgress"
+    STOPPING = "Stopping"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def is_final(self) -> bool:
+        return self not in (TransformStatus.IN_PROGRESS, TransformStatus.STOPPING)
+
+
+class TransformStage(StrEnum):
+    """The reconciler's task with a job."""
+
+    WAITING = "waiting"
+    """Waits for other jobs to end."""
+    ACTIVE = "active"
+    """Its instances are wanted, or it is to be stopped."""
+    ENDED = "ended"
+
+
+class TransformJobRecord(DefinedRecord, frozen=True, kw_only=True):
+    """A transform job."""
+
+    job_id: str
+    """unique; instances' ids are made from it"""
+    modified_at: float
+    status: TransformStatus = TransformStatus.IN_PROGRESS
+    stage: TransformStage = TransformStage.WAITING
+    containers: tuple[ContainerSpec, ...]
+    """a copy of the model's: the model may be deleted while the job runs"""
+    started_at: float | None = None
+    """TransformStartTime: when its first instance was in service"""
+    ended_at: float | None = None
+    stop_requested_at: float | None = None
+    failure_reason: str | None = None
+
+    @property
+    def instance_type(self) -> str:
+        return str(self.definition["TransformResources"]["InstanceType"])
+
+    @property
+    def instance_count(self) -> int:
+        return int(self.definition["TransformResources"]["InstanceCount"])
+
+    @property
+    def input_uri(self) -> str:
+        source: dict[str, Any] = self.definition["TransformInput"]["DataSource"]["S3DataSource"]
+        return str(source["S3Uri"])
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Sagehen's own options, without their prefix."""
+        environment: dict[str, str] = self.definition.get("Environment", {})
+        return {
+            name.removeprefix(OPTION_PREFIX): value
+            for name, value in environment.items()
+            if name.startswith(OPTION_PREFIX)
+        }
+
+
+class TransformProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runners of a job have reported."""
+
+    job_id: str
+    done_through: str | None = None
+    """every object up to this key is finished"""
+    done: tuple[str, ...] = ()
+    """keys of finished objects behind `done_through`, sorted"""
+    failed: tuple[str, ...] = ()
+    """keys of those finished objects that have no output"""
+    failed_error: str | None = None
+    """the first of their errors: `ClientError` or `AlgorithmError`"""
+    objects: int = 0
+    """finished, also failed ones"""
+    objects_known: int = 0
+    is_listed: bool = False
+    """False: there may be more objects than `objects_known`"""
+    records: int = 0
+    """answered, also of objects that are not finished"""
+    done_records: int = 0
+    """of finished objects"""
+    failed_records: int = 0
+    """tolerated ones"""
+    input_bytes: int = 0
+    """read and answered, also of objects that are not finished"""
+    input_bytes_known: int = 0
+    max_concurrent: int | None = None
+    """as resolved by the runner; None until then"""
+    max_payload_mb: int | None = None
+    batch_strategy: str | None = None
+    uploads: tuple[UploadBegun, ...] = ()
+    """multipart uploads that have not ended"""
+    updated_at: float = 0

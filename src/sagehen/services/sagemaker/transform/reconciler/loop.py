@@ -1,0 +1,184 @@
+"""The loop that runs transform jobs.
+
+wake (an operation's commit · agent's report · runner's message · time) → hold the lease
+→ pass: rows → ask the agent and the runners
+"""
+
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import in_thread
+from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.base.settings import Settings
+from sagehen.frame.arns import ArnMaker
+from sagehen.frame.container_specs import (
+    InstanceOwner,
+    InstanceReport,
+    InstanceSpec,
+    InstanceState,
+)
+from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
+from sagehen.frame.state_watch import StateWatch
+from sagehen.services.sagemaker.hosting.reconciler.loop import InstanceAgent, InstanceReports
+from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
+from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.metrics import measure_jobs
+from sagehen.services.sagemaker.transform.reconciler.jobs import JobRequests, TransformPass
+from sagehen.services.sagemaker.transform.reconciler.plan import RunnerFacts
+from sagehen.services.sagemaker.transform.reconciler.runner_process import RunnerCommand
+from sagehen.services.sagemaker.transform.reconciler.runners import Runners
+from sagehen.services.sagemaker.transform.runner_messages import S3Access
+from sagehen.services.sagemaker.transform.runner_spec import make_runner_spec
+from sagehen.services.sagemaker.transform.status import LONGEST_REASON
+from sagehen.services.sagemaker.transform.store import TRANSFORMS_CHANGED
+from sagehen.state.database import Database
+from sagehen.state.leases import LeaseLost
+
+__all__ = ["LEASE_NAME", "TransformLoop"]
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "transform-jobs"
+
+
+class TransformLoop(LeasedLoop):
+    """Changes transform jobs, asks the agent for their instances, and keeps their runners alive."""
+
+    def __init__(
+        self,
+        database: Database,
+        agent: InstanceAgent,
+        clock: Clock,
+        holder: str,
+        arns: ArnMaker,
+        settings: Settings,
+        *,
+        data_log: DataLog,
+        runner_command: RunnerCommand,
+        s3: S3Access,
+    ) -> None:
+        super().__init__(database, clock, LEASE_NAME, holder)
+        self._agent = agent
+        self._data_log = data_log
+        self._pass = TransformPass(database, self._lease.lease, arns, settings)
+        self._runners = Runners(
+            runner_command,
+            lambda job, progress: make_runner_spec(job, progress, s3),
+            clock,
+            self._wake.set,
+        )
+        self._watch: StateWatch[InstanceReports, InstanceReport] = StateWatch(
+            agent.instances, _by_id, clock, self._wake.set, quiet=True
+        )
+        self._refused: dict[str, InstanceReport] = {}
+        database.listen(TRANSFORMS_CHANGED, lambda _: self.hint())
+
+    def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return [self._watch.run()]
+
+    async def run(self) -> None:
+        try:
+            await super().run()
+        finally:
+            await self._runners.close()
+
+    def measured(self) -> dict[str, dict[tuple[str, ...], float]]:
+        """Returns Prometheus metrics by dimensions; none while another control runs jobs."""
+        if not self._lease.is_ours:
+            return {}
+        return measure_jobs(self._pass.counts, self._pass.active, self._runners.restarts)
+
+    async def stand_by(self) -> None:
+        """Ends this control's runners and instances: another restarts the jobs on its agent."""
+        await self._runners.close()
+        reports = self._watch.reports or {}
+        for report in reports.values():
+            if report.state is not InstanceState.STOPPING:
+                await self._stop(report.instance_id)
+
+    async def step(self) -> float | None:
+        reports, facts = self._reports(), self._runners.facts()
+        requests = await self._take_pass(reports, facts)
+        await self._send(requests)
+        await self._runners.perform(requests.steps)
+        if requests.settled:
+            return None
+        return min(self._rests(requests), default=LONGEST_REST_SECONDS)
+
+    async def _take_pass(
+        self, reports: Reports | None, facts: Mapping[str, RunnerFacts]
+    ) -> JobRequests:
+        now = self._clock.now()
+        try:
+            requests = await in_thread(lambda: self._pass.run(reports, facts, now))
+        except LeaseLost:
+            await self._runners.close()
+            raise
+        # Stored: a runner's messages count once.
+        self._runners.forget(facts)
+        await in_thread(lambda: self._write_logs(requests, facts))
+        return requests
+
+    def _write_logs(self, requests: JobRequests, facts: Mapping[str, RunnerFacts]) -> None:
+        for step in requests.steps:
+            of_job = facts.get(step.job.job_id)
+            if of_job is not None and of_job.messages:
+                self._data_log.write(step.job, of_job.messages)
+
+    def _rests(self, requests: JobRequests) -> list[float]:
+        waits = []
+        if requests.wake_at is not None:
+            waits.append(max(0.0, requests.wake_at - self._clock.now()))
+        if self._runners.wake_at is not None:
+            waits.append(max(0.0, self._runners.wake_at - self._clock.monotonic()))
+        return waits
+
+    async def _send(self, requests: JobRequests) -> None:
+        """Sends requests to the agent; the next pass repeats failed ones."""
+        try:
+            for spec in requests.start:
+                await self._start(spec)
+            for instance_id in requests.stop:
+                await self._agent.delete_instance(instance_id)
+                if self._refused.pop(instance_id, None):
+                    self._wake.set()  # the agent will not report it
+        except Unavailable as error:
+            about = {"action": "ask_agent", "reason": str(error)}
+            log.warning("The agent did not take what it was asked.", extra=about)
+
+    async def _stop(self, instance_id: str) -> None:
+        try:
+            await self._agent.delete_instance(instance_id)
+        except SagehenError as error:
+            about = {"action": "ask_agent", "reason": str(error)}
+            log.warning("The agent did not take what it was asked.", extra=about)
+
+    async def _start(self, spec: InstanceSpec) -> None:
+        try:
+            await self._agent.put_instance(spec)
+            self._refused.pop(spec.instance_id, None)
+        except Unavailable:
+            raise
+        except SagehenError as error:
+            # Counts as a failed instance; otherwise it would be requested forever.
+            self._refused[spec.instance_id] = InstanceReport(
+                instance_id=spec.instance_id,
+                state=InstanceState.FAILED,
+                failure_reason=str(error)[:LONGEST_REASON],
+                owner=InstanceOwner.TRANSFORM_JOB,
+            )
+            self._wake.set()
+
+    def _reports(self) -> Reports | None:
+        reports = self._watch.reports
+        return reports if reports is None or not self._refused else {**self._refused, **reports}
+
+
+def _by_id(answer: InstanceReports) -> dict[str, InstanceReport]:
+    return {
+        report.instance_id: report
+        for report in answer.instances
+        if report.owner is InstanceOwner.TRANSFORM_JOB
+    }

@@ -1,0 +1,271 @@
+"""Runs one transform job, from its specification to its last message."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+import msgspec
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import Invalid
+from sagehen.link.upstream import open_upstreams
+from sagehen.services.sagemaker.transform.data_processing.errors import FilterError
+from sagehen.services.sagemaker.transform.data_processing.processing import (
+    Processing,
+    processing_of,
+)
+from sagehen.services.sagemaker.transform.format_options import read_format_options
+from sagehen.services.sagemaker.transform.runner.attempts import Retries
+from sagehen.services.sagemaker.transform.runner.batch_results import Batches
+from sagehen.services.sagemaker.transform.runner.capture import write_manifests
+from sagehen.services.sagemaker.transform.runner.cutting import cutter_maker, payload_bytes
+from sagehen.services.sagemaker.transform.runner.errors import JobError, ObjectError
+from sagehen.services.sagemaker.transform.runner.instances import Connect, Instances
+from sagehen.services.sagemaker.transform.runner.invocation import header_lines
+from sagehen.services.sagemaker.transform.runner.listing import InputObject, list_inputs
+from sagehen.services.sagemaker.transform.runner.object_transform import (
+    CONCURRENT_READS,
+    ObjectResult,
+    ObjectTransform,
+    Shared,
+)
+from sagehen.services.sagemaker.transform.runner.outputs import Outputs
+from sagehen.services.sagemaker.transform.runner.parameters import (
+    ContainerParameters,
+    describe,
+    request,
+    resolve,
+)
+from sagehen.services.sagemaker.transform.runner.reports import Reports
+from sagehen.services.sagemaker.transform.runner.store import ObjectStore
+from sagehen.services.sagemaker.transform.runner.streaming import Streams, stream_object
+from sagehen.services.sagemaker.transform.runner.tolerance import (
+    NAME,
+    Tolerance,
+    parse_tolerance,
+)
+from sagehen.services.sagemaker.transform.runner.window import Window, window_bytes
+from sagehen.services.sagemaker.transform.runner_messages import (
+    InstanceAddress,
+    RunnerEnded,
+    RunnerSpec,
+)
+
+__all__ = ["Runner"]
+
+log = logging.getLogger(__name__)
+
+LISTED_AHEAD = 10_000
+"""objects"""
+MAX_OBJECTS = 64
+"""under way at once"""
+
+Tell = Callable[[msgspec.Struct], None]
+Transform = Callable[[InputObject], Awaitable[ObjectResult]]
+_Numbered = tuple[int, InputObject]
+
+
+class Runner:
+    """Runs one job.
+
+    Args:
+        tell: sends a message to control.
+        ask_parameters: of the container at an address; raises Unavailable.
+    """
+
+    def __init__(
+        self,
+        spec: RunnerSpec,
+        store: ObjectStore,
+        clock: Clock,
+        tell: Tell,
+        connect: Connect = open_upstreams,
+        ask_parameters: Callable[[str], Awaitable[ContainerParameters]] = request,
+    ) -> None:
+        self._spec = spec
+        self._store = store
+        self._clock = clock
+        self._reports = Reports(spec, tell)
+        self._tell = tell
+        self._settings = spec.settings
+        self._settings_known = asyncio.Event()
+        self._failed_keys = set(spec.failed)
+        self._fatal: BaseException | None = None
+        """why the job cannot go on"""
+        self._running: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        """an object has ended"""
+        self._window = Window()
+        self._ask_parameters = ask_parameters
+        self.instances = Instances(clock, self._prepare, connect)
+        self.outputs = Outputs(store, tell)
+        if self._settings is not None:
+            self._settings_known.set()
+
+    async def run(self) -> RunnerEnded:
+        """Returns the last message. Raises Unavailable if S3 is away for too long."""
+        telling = asyncio.create_task(self._reports.keep_telling(self._clock))
+        try:
+            await self.outputs.abort_uploads(self._spec.uploads)
+            ended = await self._run()
+        except (JobError, Invalid) as error:
+            ended = RunnerEnded(error=getattr(error, "error", "ClientError"), message=str(error))
+        finally:
+            telling.cancel()
+            for task in self._running:
+                task.cancel()
+            await asyncio.gather(*self._running, return_exceptions=True)
+        self._reports.flush()
+        return ended
+
+    async def _run(self) -> RunnerEnded:
+        tolerance = self._tolerance()
+        lines = header_lines(self._spec.content_type, self._spec.accept)
+        await self._settings_known.wait()
+        transform = self._transformer(lines, tolerance)
+        inputs: asyncio.Queue[_Numbered | None] = asyncio.Queue()
+        listing = asyncio.create_task(self._list(inputs))
+        try:
+            await self._transform_all(inputs, transform)
+            await listing
+        finally:
+            listing.cancel()
+            await asyncio.gather(listing, return_exceptions=True)
+        return await self._end(tolerance)
+
+    async def _end(self, tolerance: Tolerance | None) -> RunnerEnded:
+        if self._spec.capture is not None:
+            await write_manifests(self._spec, self._spec.capture, self.outputs, self._failed_keys)
+        reports = self._reports
+        if reports.error is not None:
+            return RunnerEnded(error=reports.error)
+        failed, records = reports.failed_records, reports.finished_records
+        if tolerance is not None and tolerance.is_exceeded(failed, records):
+            return RunnerEnded(
+                error="ClientError",
+                message=f"{failed} of {records} records failed, more than the {tolerance.text} "
+                f"that SAGEHEN_TRANSFORM_{NAME} allows. The outputs are complete without them; "
+                "the failed records are in the files that end in .errors.jsonl.",
+            )
+        return RunnerEnded()
+
+    def _tolerance(self) -> Tolerance | None:
+        """Raises Invalid."""
+        value = self._spec.options.get(NAME)
+        return parse_tolerance(value) if value is not None else None
+
+    # Settings
+
+    async def _prepare(self, address: InstanceAddress) -> int:
+        """Asks an instance for its parameters. Raises Unavailable."""
+        parameters = await self._ask_parameters(address.address)
+        settings = resolve(self._spec, parameters)
+        if self._settings is None:
+            self._settings = settings
+            self._tell(settings)
+            self._settings_known.set()
+        own = msgspec.structs.replace(self._settings, max_concurrent=settings.max_concurrent)
+        self._reports.log(describe(own), address.instance_id)
+        return own.max_concurrent
+
+    def _transformer(self, lines: bytes, tolerance: Tolerance | None) -> Transform:
+        """Raises JobError or Invalid."""
+        spec, settings = self._spec, self._settings
+        assert settings is not None
+        processing = self._processing()
+        limits = (spec.timeout_seconds, spec.max_retries)
+        retries = Retries(self.instances, self._clock, lines, *limits)
+        quotes = read_format_options(spec.options).csv_quoted_newlines
+        shared = Shared(
+            store=self._store,
+            outputs=self.outputs,
+            window=self._window,
+            reports=self._reports,
+            batches=Batches(
+                retries.answer,
+                spec.split_type,
+                spec.assemble_with,
+                quotes=quotes,
+                may_fail=lambda: tolerance is not None,
+            ),
+            processing_of=lambda key: processing_of(spec, key),
+            make_cutter=cutter_maker(spec, settings),
+            gunzips=spec.compression == "Gzip",
+            output_type=spec.accept,
+            large_reads=asyncio.Semaphore(CONCURRENT_READS),
+        )
+        if not settings.max_payload_mb and spec.split_type == "None" and processing is None:
+            streams = Streams(self.instances, self._clock, lines, *limits, spec.assemble_with)
+            return lambda item: stream_object(item, shared, streams)
+        return lambda item: ObjectTransform(item, shared).run()
+
+    def _processing(self) -> Processing | None:
+        """Raises JobError or Invalid."""
+        try:
+            return processing_of(self._spec, "")
+        except FilterError as error:
+            self._reports.log(str(error))
+            raise JobError(error.failure, "") from error
+
+    # Objects
+
+    async def _list(self, inputs: asyncio.Queue[_Numbered | None]) -> None:
+        """Raises JobError or Unavailable."""
+        spec = self._spec
+        through = spec.done_through.encode() if spec.done_through is not None else None
+        done = {*spec.done, *spec.failed}
+        number = 0
+        try:
+            async with aclosing(list_inputs(spec, self._store)) as items:
+                async for item in items:
+                    self._reports.listed(item.size)
+                    key = item.source.key
+                    if key in done or (through is not None and key.encode() <= through):
+                        self._reports.was_finished(number, item)
+                    else:
+                        await inputs.put((number, item))
+                    number += 1
+            self._reports.listing_ended()
+        finally:
+            inputs.put_nowait(None)
+
+    async def _transform_all(
+        self, inputs: asyncio.Queue[_Numbered | None], transform: Transform
+    ) -> None:
+        while self._fatal is None and (entry := await inputs.get()) is not None:
+            task = asyncio.create_task(self._transform(*entry, transform))
+            self._running.add(task)
+            task.add_done_callback(self._ended)
+            while len(self._running) >= self._most_objects() and self._fatal is None:
+                self._changed.clear()
+                await self._changed.wait()
+        while self._running and self._fatal is None:
+            self._changed.clear()
+            await self._changed.wait()
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _transform(self, number: int, item: InputObject, transform: Transform) -> None:
+        try:
+            result = await transform(item)
+        except ObjectError as error:
+            self._failed_keys.add(item.source.key)
+            self._reports.failed(number, item, error)
+        else:
+            self._reports.finished(number, item, result.size, result.records, result.failed_records)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fatal = self._fatal or error
+        self._changed.set()
+
+    def _most_objects(self) -> int:
+        """Small objects wait for S3 longer than for an instance: more of them are under way than
+        there are slots."""
+        slots = self.instances.slots
+        settings = self._settings
+        if settings is not None:
+            self._window.limit = window_bytes(slots, payload_bytes(settings))
+        return min(2 * slots + 8, MAX_OBJECTS)

@@ -1,0 +1,185 @@
+"""The tables of transform jobs and of their progress."""
+
+from collections.abc import Iterable
+
+import msgspec
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    func,
+    select,
+)
+
+from sagehen.frame.named_records import NamedTable
+from sagehen.services.sagemaker.transform.job_records import (
+    TransformJobRecord,
+    TransformProgress,
+    TransformStage,
+    TransformStatus,
+)
+from sagehen.state import rows
+from sagehen.state.database import notify
+from sagehen.state.rows import METADATA
+
+__all__ = [
+    "PROGRESS",
+    "TRANSFORMS_CHANGED",
+    "TRANSFORM_JOBS",
+    "active",
+    "count_up_to",
+    "counts",
+    "get",
+    "get_for_update",
+    "insert",
+    "list_page",
+    "next_waiting",
+    "progress_of",
+    "save",
+    "save_progress",
+    "update",
+]
+
+TRANSFORMS_CHANGED = "transform-jobs"
+"""The database event for job operations."""
+
+TRANSFORM_JOBS = NamedTable(
+    Table(
+        "transform_jobs",
+        METADATA,
+        Column("key", String(63), primary_key=True),
+        Column("name", String(63), nullable=False),
+        Column("arn", String(256), nullable=False),
+        Column("created_at", Double, nullable=False, index=True),
+        Column("definition", JSON(none_as_null=True), nullable=False),
+        Column("job_id", String(32), nullable=False, unique=True),
+        Column("modified_at", Double, nullable=False),
+        Column("status", String(16), nullable=False),
+        Column("stage", String(16), nullable=False),
+        Column("containers", JSON(none_as_null=True), nullable=False),
+        Column("started_at", Double),
+        Column("ended_at", Double),
+        Column("stop_requested_at", Double),
+        Column("failure_reason", Text),
+        Index(None, "status", "stage", "created_at"),
+        Index("ix_transform_jobs_stage", "stage", "created_at", "key"),
+    ),
+    TransformJobRecord,
+)
+
+PROGRESS = Table(
+    "transform_progress",
+    METADATA,
+    Column("job_id", String(32), primary_key=True),
+    Column("done_through", Text),
+    Column("done", JSON(none_as_null=True), nullable=False),
+    Column("failed", JSON(none_as_null=True), nullable=False),
+    Column("failed_error", String(32)),
+    Column("objects", BigInteger, nullable=False),
+    Column("objects_known", BigInteger, nullable=False),
+    Column("is_listed", Boolean, nullable=False),
+    Column("records", BigInteger, nullable=False),
+    Column("done_records", BigInteger, nullable=False),
+    Column("failed_records", BigInteger, nullable=False),
+    Column("input_bytes", BigInteger, nullable=False),
+    Column("input_bytes_known", BigInteger, nullable=False),
+    Column("max_concurrent", Integer),
+    Column("max_payload_mb", Integer),
+    Column("batch_strategy", String(16)),
+    Column("uploads", JSON(none_as_null=True), nullable=False),
+    Column("updated_at", Double, nullable=False),
+)
+
+get = TRANSFORM_JOBS.get
+get_for_update = TRANSFORM_JOBS.get_for_update
+list_page = TRANSFORM_JOBS.list_page
+
+_COLUMNS = TRANSFORM_JOBS.table.c
+_OLDEST_FIRST = (_COLUMNS.created_at, _COLUMNS.key)
+
+
+def insert(connection: Connection, record: TransformJobRecord) -> None:
+    """Inserts a job without progress. Raises AlreadyExists."""
+    TRANSFORM_JOBS.insert(connection, record)
+    rows.insert_new(connection, PROGRESS, TransformProgress(job_id=record.job_id))
+    notify(connection, TRANSFORMS_CHANGED)
+
+
+def update(connection: Connection, record: TransformJobRecord) -> bool:
+    """Writes the whole record and wakes the reconciler; returns False if it is gone.
+
+    Hazard: read it in the same transaction, by `get_for_update`.
+    """
+    notify(connection, TRANSFORMS_CHANGED)
+    return TRANSFORM_JOBS.update(connection, record)
+
+
+def save(connection: Connection, record: TransformJobRecord) -> None:
+    """Like `update`, for the reconciler itself: nothing is woken."""
+    TRANSFORM_JOBS.update(connection, record)
+
+
+def count_up_to(connection: Connection, limit: int, *stages: TransformStage) -> int:
+    """Counts no further than `limit`."""
+    keys = select(_COLUMNS.key).where(_COLUMNS.stage.in_(stages)).limit(limit)
+    return connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
+
+
+def counts(connection: Connection) -> dict[tuple[TransformStatus, TransformStage], int]:
+    """Counts jobs that have not ended, by an index."""
+    columns = (_COLUMNS.status, _COLUMNS.stage)
+    going_on = _COLUMNS.status.in_([status for status in TransformStatus if not status.is_final])
+    statement = select(*columns, func.count()).where(going_on).group_by(*columns)
+    return {
+        (TransformStatus(status), TransformStage(stage)): count
+        for status, stage, count in connection.execute(statement)
+    }
+
+
+def active(connection: Connection, lock: bool = False) -> list[TransformJobRecord]:
+    return rows.select_records(
+        connection,
+        TRANSFORM_JOBS.table,
+        TransformJobRecord,
+        _COLUMNS.stage == TransformStage.ACTIVE,
+        order=_OLDEST_FIRST,
+        lock=lock,
+    )
+
+
+def next_waiting(
+    connection: Connection, limit: int, lock: bool = False
+) -> list[TransformJobRecord]:
+    """Returns the jobs to start next, oldest first."""
+    return rows.select_records(
+        connection,
+        TRANSFORM_JOBS.table,
+        TransformJobRecord,
+        _COLUMNS.stage == TransformStage.WAITING,
+        order=_OLDEST_FIRST,
+        limit=limit,
+        lock=lock,
+    )
+
+
+def progress_of(connection: Connection, job_ids: Iterable[str]) -> dict[str, TransformProgress]:
+    wanted = list(job_ids)
+    if not wanted:
+        return {}
+    records = rows.select_records(
+        connection, PROGRESS, TransformProgress, PROGRESS.c.job_id.in_(wanted)
+    )
+    return {record.job_id: record for record in records}
+
+
+def save_progress(connection: Connection, progress: TransformProgress) -> None:
+    same = PROGRESS.c.job_id == progress.job_id
+    connection.execute(PROGRESS.update().where(same).values(msgspec.to_builtins(progress)))

@@ -1,0 +1,108 @@
+"""The rows of transform jobs and of their progress. With either database."""
+
+import msgspec
+import pytest
+
+from sagehen.services.sagemaker.transform import store as transform_jobs
+from sagehen.services.sagemaker.transform.job_records import (
+    TransformProgress,
+    TransformStage,
+    TransformStatus,
+)
+from sagehen.services.sagemaker.transform.runner_messages import UploadBegun
+from support.transform_jobs import BEGAN, active_transform, waiting_transform
+
+
+@pytest.fixture
+def state(any_database):
+    """`state(job, …)` puts jobs in; it is the database too."""
+
+    def put(*records):
+        with any_database.write() as connection:
+            for record in records:
+                transform_jobs.insert(connection, record)
+
+    vars(put)["database"] = any_database
+    return put
+
+
+def test_all_of_a_job_comes_back(state):
+    whole = waiting_transform(
+        "Whole",
+        status=TransformStatus.FAILED,
+        stage=TransformStage.ENDED,
+        started_at=1.5,
+        ended_at=2.5,
+        stop_requested_at=2.0,
+        failure_reason="ClientError: no",
+    )
+    state(whole)
+    with state.database.read() as connection:
+        assert transform_jobs.get(connection, "whole") == whole
+
+
+def test_all_of_its_progress_comes_back(state):
+    state(waiting_transform("a"), waiting_transform("b"))
+    progress = TransformProgress(
+        job_id="ida",
+        done_through="in/é 1",
+        done=("in/é 3", "in/é 5"),
+        failed=("in/é 5",),
+        failed_error="ClientError",
+        objects=2**40,
+        is_listed=True,
+        input_bytes_known=2**50,
+        max_concurrent=2,
+        max_payload_mb=6,
+        batch_strategy="MultiRecord",
+        uploads=(UploadBegun(bucket="b", key="k", upload_id="u"),),
+        updated_at=BEGAN,
+    )
+    with state.database.write() as connection:
+        transform_jobs.save_progress(connection, progress)
+    with state.database.read() as connection:
+        read = transform_jobs.progress_of(connection, ["ida", "idb"])
+        assert read == {"ida": progress, "idb": TransformProgress(job_id="idb")}
+        assert transform_jobs.progress_of(connection, []) == {}
+
+
+def test_the_oldest_come_first(state):
+    jobs = [waiting_transform(name, created_at=at) for name, at in (("b", 2.0), ("a", 1.0))]
+    state(*jobs, active_transform("z", created_at=0.5), active_transform("y", created_at=3.0))
+    with state.database.write() as connection:
+        waiting = transform_jobs.next_waiting(connection, 9, lock=True)
+        assert [job.name for job in waiting] == ["a", "b"]
+        assert len(transform_jobs.next_waiting(connection, 1)) == 1
+        assert [job.name for job in transform_jobs.active(connection, lock=True)] == ["z", "y"]
+
+
+def test_jobs_that_have_not_ended_are_counted(state):
+    ended = {"stage": TransformStage.ENDED, "status": TransformStatus.STOPPED}
+    stopping = {"status": TransformStatus.STOPPING}
+    state(
+        waiting_transform("a"),
+        waiting_transform("b"),
+        active_transform("c", **stopping),
+        waiting_transform("d", **ended),
+    )
+    with state.database.read() as connection:
+        assert transform_jobs.counts(connection) == {
+            (TransformStatus.IN_PROGRESS, TransformStage.WAITING): 2,
+            (TransformStatus.STOPPING, TransformStage.ACTIVE): 1,
+        }
+        assert transform_jobs.count_up_to(connection, 9, TransformStage.WAITING) == 2
+        assert transform_jobs.count_up_to(connection, 1, TransformStage.WAITING) == 1
+
+
+def test_listeners_hear_of_new_and_changed_jobs_but_not_of_the_reconciler_s_own_changes(state):
+    heard = []
+    state.database.listen(transform_jobs.TRANSFORMS_CHANGED, heard.append)
+    state(waiting_transform())
+    assert heard == [""]
+    with state.database.write() as connection:
+        job = transform_jobs.get_for_update(connection, "job")
+        transform_jobs.save(connection, msgspec.structs.replace(job, started_at=1.0))
+    assert heard == [""]
+    with state.database.write() as connection:
+        transform_jobs.update(connection, job)
+    assert heard == ["", ""]
