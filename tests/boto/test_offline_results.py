@@ -262,7 +262,7 @@ def output_fn(prediction, accept):
 
 
 def test_a_transform_jobs_output_answers(offline) -> None:
-    """The whole way: input, batch transform that joins its input, and an endpoint over its output."""
+    """The whole way: input, a batch transform that joins it, and an endpoint over the output."""
     offline.put("in/a.csv", "ana,1\nbo,2\n")
     offline.put("in/b.csv", "cy,3\n")
     offline.deployer.model("doubling", DOUBLE_LINES)
