@@ -70,7 +70,10 @@ def main() -> None:
         parts += ["", *look_up_table(store_path(running), arguments.keys)]
         parts += ["", *request_table(sides, arguments)]
         memory = f"{memory_before:.0f} MiB before the endpoint was created"
-        parts += ["", f"Gateway, of its own: {memory}, {gateway_mib(running):.0f} MiB afterwards."]
+        parts += [
+            "",
+            f"Gateways, of their own: {memory}, {gateway_mib(running):.0f} MiB afterwards.",
+        ]
     report = "\n".join(parts) + "\n"
     print(report)
     if arguments.save:
@@ -164,8 +167,7 @@ def _anonymous_mib(process: psutil.Process) -> float:
 
 
 def gateway_mib(running: Server) -> float:
-    (gateway,) = processes(running, GATEWAY)
-    return float(gateway.memory_full_info().uss) / 2**20
+    return sum(each.memory_full_info().uss for each in processes(running, GATEWAY)) / 2**20
 
 
 def described_store(running: Server) -> dict[str, Any]:
