@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+import wrk
 from other_load import OtherLoad
 from sides import HERE, Failed, Side
 
@@ -28,7 +29,27 @@ def options(description: str | None, seconds: float) -> argparse.ArgumentParser:
         "--at-once", action="store_true", help="whatever else the machine does: to try it out"
     )
     parser.add_argument("--save", action="store_true", help="keep what is printed")
+    parser.add_argument(
+        "--wrk", action=_ByWrk, nargs=0, help="load TCP ports by wrk, which must be installed"
+    )
     return parser
+
+
+class _ByWrk(argparse.Action):
+    """Has all later measurements of this process made by wrk."""
+
+    is_chosen = False
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        if not wrk.is_there():
+            parser.error("wrk is not installed: apt-get install wrk")
+        _ByWrk.is_chosen = True
+
+
+def generator() -> str:
+    """A line of a report."""
+    name = "wrk" if _ByWrk.is_chosen else "benchmarks/load.py"
+    return f"- The load generator is {name}."
 
 
 def some(words: Sequence[str]) -> Callable[[str], list[str]]:
@@ -62,6 +83,8 @@ def put_under_load(
     count: int | None = None,
 ) -> Measured:
     """One measurement of what load.py says; with `count`, of so many requests at most."""
+    if _ByWrk.is_chosen and count is None and not side.host.startswith("/"):
+        return _successful(side, wrk.run_wrk(side, rows, connections, seconds))
     # Signed anew each time: a signature grows old.
     requests = json.dumps([side.request(row).decode("latin-1") for row in rows])
     where = [side.host, str(side.port), str(connections), str(seconds), "/dev/stdin"]
@@ -72,7 +95,10 @@ def put_under_load(
     )
     if finished.returncode:
         raise Failed(f"{side.name}: {finished.stderr.strip()}")
-    result: Measured = json.loads(finished.stdout)
+    return _successful(side, json.loads(finished.stdout))
+
+
+def _successful(side: Side, result: Measured) -> Measured:
     if result["failures"]:
         raise Failed(f"{side.name}: {result['failures']:.0f} answers were no success.")
     return result

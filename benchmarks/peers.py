@@ -22,7 +22,7 @@ from pathlib import Path
 from contenders import CONTENDERS, KEYS, Contender
 from descendants import adopt_orphans, end_all, resident_mebibytes
 from environments import CACHE, version_of
-from frame import Measured, heading, keep, measure, options, put_under_load, row_of, some
+from frame import Measured, generator, heading, keep, measure, options, put_under_load, row_of, some
 from house import Question, ask_library, check, make_model
 from machine import describe_machine
 from other_load import OtherLoad
@@ -133,6 +133,7 @@ def render(results: Sequence[Result], other_load: OtherLoad) -> str:
         [
             *heading("Sagehen and its peers"),
             *describe_machine(),
+            generator(),
             other_load.describe(),
             "",
             "Latencies in milliseconds; memory in MiB, resident, summed over the processes.",

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
-from frame import Measured, heading, keep, measure, middle, options, row_of
+from frame import Measured, generator, heading, keep, measure, middle, options, row_of
 from house import check, make_model
 from machine import describe_machine
 from other_load import OtherLoad
@@ -71,7 +71,7 @@ def render(results: Results, other_load: OtherLoad) -> str:
     """The medians as a Markdown table."""
     names = list(dict.fromkeys(name for name, _ in results))
     first = names[0]
-    lines = [*heading("Throughput"), *describe_machine(), other_load.describe(), ""]
+    lines = [*heading("Throughput"), *describe_machine(), generator(), other_load.describe(), ""]
     for connections in CONNECTIONS:
         ours = middle(results[first, connections], "requests_per_second")
         lines += [

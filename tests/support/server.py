@@ -29,6 +29,9 @@ ONE_THREAD = dict.fromkeys(
 )
 """For what tests train themselves: the threads of several tests mostly wait for one another."""
 
+ONE_GATEWAY = {"SAGEHEN_GATEWAYS": "1"}
+"""unless a test is about several: each takes some time to start"""
+
 
 @dataclass
 class Server:
@@ -91,7 +94,7 @@ class Server:
             command,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=_own_choice_of_threads() | self.settings,
+            env=_own_choice_of_threads() | ONE_GATEWAY | self.settings,
             start_new_session=True,
         )
         output.close()

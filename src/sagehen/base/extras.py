@@ -19,6 +19,7 @@ EXTRAS: Final = {
     "torch": ("torch>=2.4",),
     "huggingface": ("torch>=2.4", "transformers>=4.57"),
     "docker": ("docker>=7.1",),
+    "parquet": ("pyarrow>=17",),
     "postgres": ("psycopg[binary]>=3.2",),
     "demo": ("scikit-learn>=1.5", "xgboost-cpu>=3.0.5,<3.1"),
 }

@@ -62,6 +62,11 @@ class Home:
         return self.path / "environments"
 
     @property
+    def offline_results(self) -> Path:
+        """Stores of results that were computed in advance, one for each variant that has some."""
+        return self.path / "offline-results"
+
+    @property
     def instances(self) -> Path:
         """A folder per running instance: its containers' `/opt/ml`."""
         return self.path / "instances"
@@ -155,7 +160,8 @@ class Home:
         """Files that isolated code must not read; some may be missing."""
         names = ("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "sagehen.toml")
         replaced = self.path.glob(f"{REPLACED_PREFIX}*")
-        private = (self.credentials, self.token, self.message_key, self.objects, *replaced)
+        stores = (self.objects, self.offline_results)
+        private = (self.credentials, self.token, self.message_key, *stores, *replaced)
         return (*private, *(self.path / name for name in names))
 
     @property
@@ -176,6 +182,7 @@ class Home:
             self.artifacts,
             # Made here too: containers may see the home read-only.
             self.environments,
+            self.offline_results,
             self.instances,
             self.jobs,
             self.ended_jobs,

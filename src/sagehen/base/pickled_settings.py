@@ -22,6 +22,7 @@ class _UnpickledSettings:
     def __init__(self, values: dict[str, Any], late: dict[str, bytes]) -> None:
         self.__dict__.update(values)
         self.__dict__["_late"] = late
+        self.__dict__["_values"] = values
 
     def __getattr__(self, name: str) -> Any:
         # Called only for names that are not in `__dict__`.
@@ -36,6 +37,9 @@ class _UnpickledSettings:
 
 
 def pickle_settings(settings: "Settings") -> bytes:
+    """Pickles settings, also those from `unpickle_settings`."""
+    if isinstance(settings, _UnpickledSettings):
+        return pickle.dumps((settings._values, settings._late))
     values, late = {}, {}
     for name in _setting_names(settings):
         value = getattr(settings, name)

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from sagehen.base.clock import Clock
+from sagehen.frame.offline_results.definition import OfflineResults
 
 __all__ = [
     "DEFAULT_SLOTS",
@@ -17,6 +18,7 @@ __all__ = [
     "ContainerRoute",
     "ExecutionMode",
     "InstanceRoute",
+    "OfflineRoute",
     "Route",
     "RouteFileReader",
     "RouteTable",
@@ -94,6 +96,14 @@ class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
     """empty with one container; else in the variant's order"""
 
 
+class OfflineRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """The store of a variant's offline results."""
+
+    file: str
+    """in the home's folder of offline results; a newer store has another name"""
+    results: OfflineResults
+
+
 class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     weight: float
@@ -105,6 +115,8 @@ class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     """one of its containers holds many models"""
     containers: tuple[ContainerRoute, ...] = ()
     mode: ExecutionMode = ExecutionMode.SERIAL
+    offline_results: OfflineRoute | None = None
+    """answers while no instance can"""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

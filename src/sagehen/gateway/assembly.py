@@ -28,6 +28,7 @@ from sagehen.gateway.metrics.request_metrics import AccessLog
 from sagehen.gateway.multimodel.model_leases import ModelLeases
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance
+from sagehen.gateway.routing.offline_answers import OfflineStores
 from sagehen.gateway.routing.routes import Routes
 from sagehen.gateway.routing.sessions import Sessions
 from sagehen.gateway.routing.shadow import Shadows
@@ -67,7 +68,8 @@ def make_gateway(
     agent = Pool(f"unix:{home.agent_socket}", clock)
     counters = Counters(str(os.getpid()), clock.now())
     hits = counters.limit_hits
-    routes = Routes(home.routes, counters, clock, inflight)
+    offline = OfflineStores(home.offline_results)
+    routes = Routes(home.routes, counters, clock, inflight, offline)
     models = ModelLeases(agent)
     sessions = Sessions(home.sessions, clock)
     errors = ErrorFactory(settings.account_id, settings.region, settings.partition or "")

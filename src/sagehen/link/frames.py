@@ -75,7 +75,7 @@ INLINE_BYTES = 64 * 1024
 MAX_PAYLOAD_BYTES = MAX_HEAD_BYTES + INLINE_BYTES
 MAX_REASON_BYTES = 1000
 """of a REFUSAL, which is logged"""
-WINDOW_BYTES = 256 * 1024
+WINDOW_BYTES = 512 * 1024
 """of a large body that may be sent before the receiver allows more"""
 
 _FRAME_HEAD = Struct("<IIIHBB")
@@ -116,15 +116,23 @@ def encode_parts(
 
 
 class FrameReader:
-    """Cuts a stream into frames."""
+    """Cuts a stream into frames.
 
-    __slots__ = ("_needed", "_rest", "fault")
+    Of a DATA frame whose end has not come yet, the part that has is returned as a frame of its own:
+    a large body need not be held, nor copied, to be whole again.
+    """
+
+    __slots__ = ("_data_flags", "_data_left", "_data_number", "_needed", "_rest", "fault")
 
     def __init__(self) -> None:
         self._rest = bytearray()
         """the beginning of a frame"""
         self._needed = 0
         """bytes of `_rest` without which no frame is complete"""
+        self._data_left = 0
+        """bytes of the DATA frame that is being received"""
+        self._data_number = self._data_flags = 0
+        """of that frame"""
         self.fault: str | None = None
         """why the stream ends behind the frames returned so far"""
 
@@ -132,9 +140,10 @@ class FrameReader:
         """Returns the frames that are complete now; none after a fault."""
         if self.fault is not None:
             return []
-        rest = self._rest
+        rest, frames = self._rest, list[Frame]()
         if not rest:
-            frames, at = self._cut(data)
+            at = self._continue_data(data, frames) if self._data_left else 0
+            at = self._cut(data, at, frames)
             if at < len(data):
                 rest += memoryview(data)[at:]
             return frames
@@ -142,15 +151,25 @@ class FrameReader:
         if len(rest) < self._needed:
             return []
         with memoryview(rest) as view:
-            frames, at = self._cut(view)
+            at = self._cut(view, 0, frames)
         del rest[:at]
         return frames
 
-    def _cut(self, data: bytes | memoryview) -> tuple[list[Frame], int]:
-        """Returns the complete frames, and where they end."""
-        frames: list[Frame] = []
+    def _continue_data(self, data: bytes, frames: list[Frame]) -> int:
+        """Adds the next part of a DATA frame to `frames`; returns where it ends."""
+        part = data[: self._data_left]
+        self._add_data(part, self._data_left - len(part), frames)
+        return len(part)
+
+    def _add_data(self, part: bytes, left: int, frames: list[Frame]) -> None:
+        self._data_left = left
+        flags = self._data_flags & ~END if left else self._data_flags
+        frames.append((DATA, flags, self._data_number, 0, b"", part))
+
+    def _cut(self, data: bytes | memoryview, at: int, frames: list[Frame]) -> int:
+        """Adds the complete frames from `at` on to `frames`; returns where they end."""
         unpack = _FRAME_HEAD.unpack_from
-        at, end = 0, len(data)
+        end = len(data)
         self._needed = FRAME_HEAD_BYTES
         while end - at >= FRAME_HEAD_BYTES:
             payload_bytes, number, head_bytes, status, kind, flags = unpack(data, at)
@@ -164,6 +183,10 @@ class FrameReader:
             head_at = at + FRAME_HEAD_BYTES
             stop = head_at + payload_bytes
             if stop > end:
+                if kind == DATA and not head_bytes and end > head_at:
+                    self._data_number, self._data_flags = number, flags
+                    self._add_data(bytes(data[head_at:end]), stop - end, frames)
+                    return end
                 self._needed = stop - at
                 break
             body_at = head_at + head_bytes
@@ -171,7 +194,7 @@ class FrameReader:
             head, body = bytes(data[head_at:body_at]), bytes(data[body_at:stop])
             frames.append((kind, flags, number, status, head, body))
             at = stop
-        return frames, at
+        return at
 
 
 def _fault(payload_bytes: int, head_bytes: int, kind: int) -> str:

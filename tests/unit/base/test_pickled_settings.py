@@ -71,3 +71,11 @@ def test_what_pydantic_makes_is_made_when_it_is_asked_for(settings: Settings) ->
         check=True,
     )
     assert done.stdout == b"False\nTrue\n"
+
+
+def test_settings_are_handed_on_by_who_got_them(settings: Settings) -> None:
+    taken = unpickle_settings(io.BytesIO(pickle_settings(settings)))
+    assert taken.inference_service == settings.inference_service
+    again = unpickle_settings(io.BytesIO(pickle_settings(taken)))
+    assert (again.port, again.home) == (settings.port, settings.home)
+    assert again.inference_service == settings.inference_service

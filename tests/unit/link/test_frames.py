@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from sagehen.link.frames import (
     ANSWER,
+    DATA,
+    END,
     FRAME_HEAD_BYTES,
     INLINE_BYTES,
     MAX_HEAD_BYTES,
@@ -59,11 +61,27 @@ def read(pieces) -> tuple[FrameReader, list]:
     return reader, frames
 
 
+def joined(frames) -> list:
+    """With the parts of DATA frames together again."""
+    whole: list = []
+    for kind, flags, number, status, head, body in frames:
+        if kind == DATA and not head:
+            status = 0  # which means nothing there, and parts do not have
+        if whole and kind == DATA and not head:
+            last_kind, last_flags, last_number, _, last_head, last_body = whole[-1]
+            is_part = last_kind == DATA and not last_head and not last_flags & END
+            if is_part and last_number == number and last_flags | END == flags | END:
+                whole[-1] = (DATA, flags, number, 0, b"", last_body + body)
+                continue
+        whole.append((kind, flags, number, status, head, body))
+    return whole
+
+
 @some
 @given(FRAMES, cuts)
 def test_what_is_encoded_is_read_however_it_is_cut(frames, places):
     reader, got = read(cut(encoded(frames), places))
-    assert got == frames
+    assert joined(got) == joined(frames)
     assert reader.fault is None
 
 
@@ -71,18 +89,20 @@ def test_what_is_encoded_is_read_however_it_is_cut(frames, places):
 @given(FRAMES)
 def test_a_stream_cut_at_every_byte_is_the_same(frames):
     data = encoded(frames)
-    assert read(data[at : at + 1] for at in range(len(data)))[1] == frames
+    pieces = read(data[at : at + 1] for at in range(len(data)))[1]
+    assert joined(pieces) == joined(frames)
     for at in range(len(data)):
-        assert read((data[:at], data[at:]))[1] == frames
+        assert joined(read((data[:at], data[at:]))[1]) == joined(frames)
 
 
 @some
 @given(FRAMES, st.binary(min_size=1, max_size=400), cuts)
 def test_garbage_takes_no_frame_with_it_that_came_before(frames, garbage, places):
+    frames = joined([*frames, (REQUEST, 0, 1, 0, b"", b"")])
     data = encoded(frames) + garbage
     reader, got = read(cut(data, places))
-    assert got[: len(frames)] == frames
-    assert read([data])[1] == got
+    assert joined(got)[: len(frames)] == frames
+    assert joined(read([data])[1]) == joined(got)
     if reader.fault is not None:
         assert reader.feed(encoded(frames)) == []
 
@@ -98,6 +118,17 @@ def test_one_changed_byte_changes_nothing_before_it(frames, data):
         ends.append(ends[-1] + len(encoded([frame])))
     before = sum(end <= at for _, end in pairwise(ends))
     assert read([bytes(raw)])[1][:before] == frames[:before]
+
+
+@pytest.mark.parametrize("flags", [0, END])
+def test_parts_of_a_large_frame_come_as_they_are_received(flags):
+    frame = encode_frame(DATA, 7, body=b"abcdefgh", flags=flags)
+    reader, behind = FrameReader(), encode_frame(ANSWER, 8, body=b"x", status=200)
+    assert reader.feed(frame[:20]) == [(DATA, 0, 7, 0, b"", b"abcd")]
+    assert reader.feed(frame[20:22]) == [(DATA, 0, 7, 0, b"", b"ef")]
+    assert reader.feed(frame[22:] + behind[:5]) == [(DATA, flags, 7, 0, b"", b"gh")]
+    assert reader.feed(behind[5:]) == [(ANSWER, 0, 8, 200, b"", b"x")]
+    assert reader.fault is None
 
 
 def with_head(payload: int, head: int, kind: int = REQUEST) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 from sagehen.agent.client import AgentClient
 from sagehen.app.api.application import OPERATIONS, Application
 from sagehen.app.api.own_paths import OwnPaths
+from sagehen.app.offline_results import StoreBuilder
 from sagehen.app.roles.common import Start, run, serve_on, start_role
 from sagehen.app.roles.control_services import Inference, Notices
 from sagehen.base.clock import SYSTEM
@@ -38,6 +39,8 @@ from sagehen.services.sagemaker.async_inference.own_paths import AsyncPaths
 from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.services.sagemaker.hosting.reconciler.loop import EndpointLoop
+from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
+from sagehen.services.sagemaker.offline_results.own_paths import OfflineResultPaths
 from sagehen.services.sagemaker.training.own_paths import JobPaths
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
@@ -75,7 +78,10 @@ class _Control:
         self._dispatcher = make_dispatcher(
             settings, start.home, *store, recorder.record, SYSTEM, holder
         )
+        builder = StoreBuilder(settings)
+        self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
         self._loop = self._make_loop(start, holder)
+        self._builds.on_change = self._loop.hint
         self._dispatcher.on_idle = self._loop.hint
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
         self._observations = Observations(SYSTEM)
@@ -120,6 +126,7 @@ class _Control:
         return EndpointLoop(
             self._database,
             self._agent,
+            self._builds,
             start.home,
             SYSTEM,
             holder,
@@ -159,7 +166,9 @@ class _Control:
         jobs = JobPaths(Interrupts(self._database, self._agent))
         services = self.inference.routes()
         transforms = TransformPaths(self._database, SYSTEM)
-        routes = [*queues.routes, *jobs.routes, *transforms.routes, *stacks, *services]
+        results = OfflineResultPaths(self._database, self._builds, self._loop.hint)
+        own = (queues, jobs, transforms, results)
+        routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
         other_routes = [*routes, certificate_route(self.notices.signer)]
 
         def measured(endpoints: Container[str]) -> Measured:

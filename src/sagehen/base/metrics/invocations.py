@@ -180,6 +180,15 @@ INVOCATIONS = (
         OWN,
     ),
     Metric(
+        "OfflineResults",
+        "sagehen_offline_results",
+        MetricKind.COUNTER,
+        "None",
+        "Invocations that were answered from offline results, as no instance could answer.",
+        _VARIANT,
+        OWN,
+    ),
+    Metric(
         "ModelLoadingWaitTime",
         "sagehen_model_loading_wait_time_microseconds",
         MetricKind.TIMING,

@@ -78,7 +78,8 @@ class ServerSettings(Section):
         None,
         ge=1,
         le=64,
-        description="Gateway processes on the port; default: one per two cores, at least one.",
+        description="Gateway processes on the port; default: one per two cores, but two on a "
+        "machine of two or three.",
     )
     account_id: str = Field(
         "000000000000", pattern=r"^[0-9]{12}$", description="The AWS account id."
@@ -99,7 +100,9 @@ class ServerSettings(Section):
     @property
     def gateway_count(self) -> int:
         """Gateway processes, at least one."""
-        return self.gateways or max(1, len(os.sched_getaffinity(0)) // 2)
+        # Small models take less processor time than a gateway does for their requests.
+        cores = len(os.sched_getaffinity(0))
+        return self.gateways or max(min(cores, 2), cores // 2)
 
 
 class MetricSettings(Section):

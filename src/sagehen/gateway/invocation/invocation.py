@@ -10,6 +10,7 @@ from sagehen.gateway.admission.admission import Admission, Admitted
 from sagehen.gateway.client.limits import Limit
 from sagehen.gateway.container.answer import ContainerAnswer
 from sagehen.gateway.invocation.context import InvocationContext, RequestBody
+from sagehen.gateway.invocation.fallback import answer_offline, no_instance_error
 from sagehen.gateway.invocation.phases import (
     ANSWERED,
     CONNECTING,
@@ -161,15 +162,10 @@ class Invocation(Phased):
             self._model.begin(instance)
 
     def no_instance_left(self) -> None:
-        admitted = self._admitted
-        session_id, target_model = admitted.session_id, admitted.target_model
-        is_retired = admitted.instance is not None and admitted.instance.is_retired
-        if session_id is not None and is_retired:
-            self.fail(errors.lost_session(session_id, admitted.endpoint.name))
-        elif target_model is not None and self._model.failure is not None:
-            self.fail(errors.not_loaded(target_model, self._model.failure))
-        else:
-            self.fail(errors.no_instance(admitted.endpoint.name))
+        if not self._answer_offline():
+            admitted = self._admitted
+            failure = None if admitted.target_model is None else self._model.failure
+            self.fail(no_instance_error(admitted, failure))
 
     # Called by the wait for a model
 
@@ -300,7 +296,8 @@ class Invocation(Phased):
 
     def unanswered(self) -> None:
         self._move(LOST)
-        self._fail_with_end_reason(0 if self._exchange.begun else MAX_END_REASON_POLLS)
+        if not self._answer_offline():
+            self._fail_with_end_reason(0 if self._exchange.begun else MAX_END_REASON_POLLS)
 
     def _fail_with_end_reason(self, polls: int) -> None:
         """Waits for the reason, which the agent learns a moment after the connection is lost."""
@@ -315,6 +312,18 @@ class Invocation(Phased):
         self.fail_by_model(500, self._context.errors.no_answer(name, self._container, reason))
 
     # The end
+
+    def _answer_offline(self) -> bool:
+        """Answers from offline results, if they know the keys; returns whether they do."""
+        if self.is_streamed:
+            return False
+        size = answer_offline(self._exchange, self._admitted, self._body.parts)
+        if size is None:
+            return False
+        self._metrics.count_offline_result()
+        self._log(200, size)
+        self._release()
+        return True
 
     def fail_with_answer(self, status: int, body: bytes, whole: bool) -> None:
         name, container = self._admitted.endpoint.name, self._container

@@ -106,6 +106,8 @@ class VariantCounters(msgspec.Struct, kw_only=True):
     """the rest, from whole request to whole answer"""
     shadow_copies_dropped: int = msgspec.field(default=0, name="ShadowCopiesDropped")
     """never sent"""
+    offline_results: int = msgspec.field(default=0, name="OfflineResults")
+    """answers from offline results, as no instance could"""
     loading_wait_us: int = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_waits: int = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
     in_flight: InFlightCounter = msgspec.field(

@@ -177,6 +177,9 @@ class RequestMetrics:
         self._counters.loading_waits += 1
         self._counters.loading_wait_us += round(seconds * 1e6)
 
+    def count_offline_result(self) -> None:
+        self._counters.offline_results += 1
+
     def fail(self, status: int) -> None:
         """Counts an error of the model, or a missing answer."""
         counters = self._counters

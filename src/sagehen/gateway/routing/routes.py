@@ -9,6 +9,7 @@ from sagehen.base.clock import Clock
 from sagehen.frame.routes import (
     ExecutionMode,
     InstanceRoute,
+    OfflineRoute,
     RouteFileReader,
     RouteTable,
     VariantRoute,
@@ -18,6 +19,7 @@ from sagehen.gateway.admission.errors import PRIMARY
 from sagehen.gateway.metrics.counters import Counters, VariantCounters
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
+from sagehen.gateway.routing.offline_answers import OfflineAnswers, OfflineStores
 from sagehen.gateway.routing.slot_queue import SlotQueue
 from sagehen.link.upstream import Upstreams, open_upstreams
 
@@ -48,6 +50,7 @@ class Variant:
         "instance_share",
         "instances",
         "invoked_field",
+        "offline",
         "route",
         "slot_queue",
     )
@@ -60,8 +63,11 @@ class Variant:
         slot_queue: SlotQueue,
         hostname: str = PRIMARY,
         direct: "Mapping[str, Variant] | None" = None,
+        offline: OfflineAnswers | None = None,
     ) -> None:
         self.route = route
+        self.offline = offline
+        """for requests that no instance can answer"""
         self.hostname = hostname
         """of the first container"""
         self.direct = direct
@@ -125,12 +131,18 @@ class Routes:
     """Follows the route file; the last table read stays in force."""
 
     def __init__(
-        self, file: Path, counters: Counters, clock: Clock, inflight: InflightTable
+        self,
+        file: Path,
+        counters: Counters,
+        clock: Clock,
+        inflight: InflightTable,
+        offline: OfflineStores,
     ) -> None:
         self._file = RouteFileReader(file, clock)
         self._counters = counters
         self._clock = clock
         self._inflight = inflight
+        self._offline = offline
         self.version = 0
         """grows with each new table"""
         self._endpoints: dict[str, Endpoint] = {}
@@ -179,6 +191,7 @@ class Routes:
 
     def _apply(self, table: RouteTable) -> None:
         self.version += 1
+        self._offline.update(_offline_routes(table))
         old_instances, self._instances = self._instances, {}
         old_queues, self._queues = self._queues, {}
         self._endpoints = {
@@ -214,6 +227,8 @@ class Routes:
         for queue_key, queue in old_queues.items():
             if queue_key not in self._queues:
                 queue.close()
+                # Its queue keeps the variant until the next garbage collection, and so the file.
+                queue.variant.offline = None
 
     def _variant(
         self,
@@ -265,7 +280,8 @@ class Routes:
         self._queues[queue_key] = queue
         counters = self._counters.variant(endpoint, route.name, container)
         first = container or next((each.hostname for each in route.containers), PRIMARY)
-        return Variant(route, tuple(instances), counters, queue, first, direct)
+        offline = self._offline.get(route.offline_results)
+        return Variant(route, tuple(instances), counters, queue, first, direct, offline)
 
     def _instance(
         self, endpoint: str, route: VariantRoute, instance_route: InstanceRoute, container: str
@@ -284,6 +300,13 @@ class Routes:
             )
         )
         return RoutedInstance(instance_route, self._clock, self._inflight, container, stages)
+
+
+def _offline_routes(table: RouteTable) -> Iterator[OfflineRoute]:
+    for route in table.routes.values():
+        for variant in route.variants:
+            if variant.offline_results is not None:
+                yield variant.offline_results
 
 
 def _instance_key(route: InstanceRoute) -> _InstanceKey:

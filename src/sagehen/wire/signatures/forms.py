@@ -12,7 +12,8 @@ from sagehen.wire.errors import AwsError
 from sagehen.wire.scope import read_scope
 from sagehen.wire.signatures import errors as refusals
 from sagehen.wire.signatures.claims import ALGORITHM, basic_time
-from sagehen.wire.signatures.sigv4 import Verifier, signing_key
+from sagehen.wire.signatures.grants import KeyedHash, signing_key
+from sagehen.wire.signatures.sigv4 import Verifier
 
 __all__ = ["missing_field", "verify_form"]
 
@@ -66,7 +67,7 @@ def _verify_new(fields: Mapping[str, str], verifier: Verifier) -> str:
     if secret is None:
         raise refusals.no_such_key("s3", scope.access_key)
     policy = fields["policy"]
-    ours = hmac.digest(signing_key(secret, scope), policy.encode(), "sha256").hex()
+    ours = KeyedHash(signing_key(secret, scope)).hexdigest(policy.encode())
     return _compared(scope.access_key, ours, fields["x-amz-signature"], policy)
 
 

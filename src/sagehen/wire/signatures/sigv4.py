@@ -3,12 +3,8 @@
 Session tokens are not required, since keys are long-lived; signatures cover those sent.
 """
 
-import functools
-import hashlib
-import hmac
-import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import msgspec
@@ -16,7 +12,6 @@ import msgspec
 from sagehen.base.clock import Clock
 from sagehen.wire.scope import (
     RequestHead,
-    Scope,
     Signing,
     error_family,
     likely_service,
@@ -28,10 +23,8 @@ from sagehen.wire.signatures.canonical import (
     canonical_headers,
     canonical_paths,
     canonical_queries,
-    is_plain_path,
 )
 from sagehen.wire.signatures.claims import (
-    ALGORITHM,
     Claim,
     Link,
     basic_date,
@@ -39,10 +32,10 @@ from sagehen.wire.signatures.claims import (
     read_authorization,
     read_link,
 )
-from sagehen.wire.signatures.signing import derive_key
+from sagehen.wire.signatures.grants import Grant
 from sagehen.wire.signatures.sigv2 import verify_old_link
 
-__all__ = ["SKEW_SECONDS", "UNSIGNED_PAYLOAD", "Identity", "Verifier", "signing_key"]
+__all__ = ["SKEW_SECONDS", "UNSIGNED_PAYLOAD", "Identity", "Verifier"]
 
 SKEW_SECONDS = 15 * 60
 """allowed difference between a request's date and our clock"""
@@ -77,22 +70,6 @@ class Identity(msgspec.Struct, frozen=True):
         return f"Identity({self.access_key!r}, {self.scope!r}, {self.payload_mode!r})"
 
 
-class _Grant(msgspec.Struct, frozen=True):
-    """An unverified claim with a known key and an acceptable scope."""
-
-    scope: Scope
-    scope_text: str
-    family: str
-    signed_headers: str
-    names: tuple[str, ...]
-    name_set: frozenset[str]
-    pick: Callable[[Mapping[str, str]], tuple[str, ...]]
-    """returns the values of `names`; raises KeyError if one is missing"""
-    template: str
-    """signed text of a simple request, with placeholders"""
-    signing_key: bytes
-
-
 class Verifier:
     """Checks signatures; `secrets` maps access keys to secret keys."""
 
@@ -100,7 +77,7 @@ class Verifier:
         self._secrets = secrets
         self._clock = clock
         self._region = region
-        self._grants: dict[str, _Grant] = {}
+        self._grants: dict[str, Grant] = {}
 
     @property
     def region(self) -> str:
@@ -169,7 +146,7 @@ class Verifier:
         else:
             raise refusals.missing(error_family(service or likely_service(head)))
 
-    def _check_link(self, link: Link, head: RequestHead, now: float, service: str | None) -> _Grant:
+    def _check_link(self, link: Link, head: RequestHead, now: float, service: str | None) -> Grant:
         grant = self._grant(link.claim)
         _check_service(grant, service)
         signed_at = _seconds(grant, link.timestamp)
@@ -198,7 +175,7 @@ class Verifier:
         _check_skew(grant, timestamp, now)
         _check_signed_headers(grant, head.headers)
         payload = _payload(grant, head, payload_sha256)
-        if not _is_plainly_signed(head, grant, timestamp, payload, signature):
+        if not grant.is_plainly_signed(head, timestamp, payload, signature):
             self._check_signature(head, grant, timestamp, payload, signature)
         if is_new:
             self._remember(remembered, grant)
@@ -226,7 +203,7 @@ class Verifier:
         access_key = verify_old_link(head, self._secrets, now)
         return Identity(access_key, "s3", self._region, UNSIGNED_PAYLOAD, "", "", b"", "")
 
-    def _grant(self, claim: Claim) -> _Grant:
+    def _grant(self, claim: Claim) -> Grant:
         scope = claim.scope
         family = error_family(scope.service)
         secret = self._secrets.get(scope.access_key)
@@ -234,29 +211,18 @@ class Verifier:
             raise refusals.no_such_key(family, scope.access_key)
         if scope.region not in (self._region, _GLOBAL_REGIONS.get(scope.service)):
             raise refusals.wrong_region(family, scope.region, self._region)
-        names = tuple(claim.signed_headers.split(";"))
-        if "host" not in names:
+        if "host" not in claim.signed_headers.split(";"):
             raise refusals.not_signed(family, ["host"])
-        return _Grant(
-            scope=scope,
-            scope_text=scope.text,
-            family=family,
-            signed_headers=claim.signed_headers,
-            names=names,
-            name_set=frozenset(names),
-            pick=_picker(names),
-            template=_template(names, claim.signed_headers),
-            signing_key=signing_key(secret, scope),
-        )
+        return Grant(claim, secret)
 
-    def _remember(self, text: str, grant: _Grant) -> None:
+    def _remember(self, text: str, grant: Grant) -> None:
         # Only valid signatures add entries, so strangers cannot fill the cache.
         if len(self._grants) >= _MOST_GRANTS:
             self._grants.clear()
         self._grants[text] = grant
 
     def _check_signature(
-        self, head: RequestHead, grant: _Grant, timestamp: str, payload: str, signature: str
+        self, head: RequestHead, grant: Grant, timestamp: str, payload: str, signature: str
     ) -> None:
         lines = canonical_headers(head.headers, grant.names)
         first = None
@@ -265,8 +231,8 @@ class Verifier:
                 canonical = (
                     f"{head.method}\n{path}\n{query}\n{lines}\n{grant.signed_headers}\n{payload}"
                 )
-                to_sign = _to_sign(grant, timestamp, canonical)
-                if _is_right(grant, to_sign, signature):
+                to_sign = grant.to_sign(timestamp, canonical)
+                if grant.is_right(to_sign, signature):
                     return
                 first = first or (canonical, to_sign)
         canonical, to_sign = first or ("", "")
@@ -274,52 +240,12 @@ class Verifier:
         raise refusals.wrong_signature(grant.family, key, signature, canonical, to_sign)
 
 
-@functools.lru_cache(maxsize=64)
-def signing_key(secret: str, scope: Scope) -> bytes:
-    return derive_key(secret, scope.date, scope.region, scope.service)
-
-
-def _picker(names: tuple[str, ...]) -> Callable[[Mapping[str, str]], tuple[str, ...]]:
-    pick = operator.itemgetter(*names)
-    return pick if len(names) > 1 else lambda headers: (pick(headers),)
-
-
-def _template(names: tuple[str, ...], signed_headers: str) -> str:
-    lines = "".join(f"{name.replace('%', '%%')}:%s\n" for name in names)
-    return f"%s\n%s\n%s\n{lines}\n{signed_headers.replace('%', '%%')}\n%s"
-
-
-def _is_plainly_signed(
-    head: RequestHead, grant: _Grant, timestamp: str, payload: str, signature: str
-) -> bool:
-    """Whether the signature fits the request exactly as sent, as most do; others need normalising,
-    which costs more than all the rest."""
-    if grant.family != "s3" and not is_plain_path(head.raw_path):
-        return False
-    try:
-        values = grant.pick(head.headers)
-    except KeyError:
-        return False
-    canonical = grant.template % (head.method, head.raw_path, head.raw_query, *values, payload)
-    return _is_right(grant, _to_sign(grant, timestamp, canonical), signature)
-
-
-def _to_sign(grant: _Grant, timestamp: str, canonical: str) -> str:
-    digest = hashlib.sha256(canonical.encode("latin-1", "replace")).hexdigest()
-    return f"{ALGORITHM}\n{timestamp}\n{grant.scope_text}\n{digest}"
-
-
-def _is_right(grant: _Grant, to_sign: str, signature: str) -> bool:
-    ours = hmac.digest(grant.signing_key, to_sign.encode(), "sha256").hex()
-    return hmac.compare_digest(ours.encode(), signature.encode())
-
-
-def _check_service(grant: _Grant, service: str | None) -> None:
+def _check_service(grant: Grant, service: str | None) -> None:
     if service is not None and grant.scope.service != service:
         raise refusals.wrong_service(grant.family, grant.scope.service, service)
 
 
-def _timestamp(head: RequestHead, grant: _Grant) -> str:
+def _timestamp(head: RequestHead, grant: Grant) -> str:
     date = head.headers.get("x-amz-date")
     if date is not None:
         return date
@@ -332,7 +258,7 @@ def _timestamp(head: RequestHead, grant: _Grant) -> str:
     return timestamp
 
 
-def _seconds(grant: _Grant, timestamp: str) -> float:
+def _seconds(grant: Grant, timestamp: str) -> float:
     seconds = basic_time(timestamp)
     if seconds is None:
         message = f"Date must be in ISO-8601 'basic format'. Got '{timestamp[:64]}'."
@@ -346,12 +272,12 @@ def _seconds(grant: _Grant, timestamp: str) -> float:
     return seconds
 
 
-def _check_skew(grant: _Grant, timestamp: str, now: float) -> None:
+def _check_skew(grant: Grant, timestamp: str, now: float) -> None:
     if abs(_seconds(grant, timestamp) - now) > SKEW_SECONDS:
         raise refusals.outside_skew(grant.family, timestamp, _basic(now), SKEW_SECONDS)
 
 
-def _check_signed_headers(grant: _Grant, headers: Mapping[str, str]) -> None:
+def _check_signed_headers(grant: Grant, headers: Mapping[str, str]) -> None:
     left_out = headers.keys() - grant.name_set
     for name in left_out:
         if name.startswith("x-amz-"):
@@ -368,7 +294,7 @@ def _leaves_body_unsigned(head: RequestHead, signing: Signing) -> bool:
     return link_parameters(head.raw_query).get("X-Amz-Content-Sha256") == UNSIGNED_PAYLOAD
 
 
-def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> str:
+def _payload(grant: Grant, head: RequestHead, payload_sha256: str | None) -> str:
     if grant.family != "s3":
         if payload_sha256 is None:
             raise ValueError(f"{grant.scope.service} needs the digest of the body.")
@@ -381,7 +307,7 @@ def _payload(grant: _Grant, head: RequestHead, payload_sha256: str | None) -> st
     return declared
 
 
-def _identity(grant: _Grant, timestamp: str, payload: str, signature: str) -> Identity:
+def _identity(grant: Grant, timestamp: str, payload: str, signature: str) -> Identity:
     return Identity(
         grant.scope.access_key,
         grant.scope.service,

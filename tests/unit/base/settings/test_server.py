@@ -13,9 +13,9 @@ def test_the_state_is_in_the_home_unless_a_url_says_otherwise() -> None:
     assert Settings(database_url="postgresql://db/x").state_url == "postgresql://db/x"
 
 
-def test_there_is_at_least_one_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gateways_follow_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Settings(gateways=3).gateway_count == 3
-    for cores, gateways in ((1, 1), (2, 1), (8, 4)):
+    for cores, gateways in ((1, 1), (2, 2), (3, 2), (8, 4)):
         monkeypatch.setattr("os.sched_getaffinity", lambda _, cores=cores: set(range(cores)))
         assert Settings().gateway_count == gateways
 

@@ -16,6 +16,7 @@ from sagehen.gateway.routing.inflight import (
     open_inflight_table,
 )
 from sagehen.gateway.routing.instance import RoutedInstance
+from sagehen.gateway.routing.offline_answers import OfflineStores
 from sagehen.gateway.routing.routes import Routes
 from sagehen.services.sagemaker.hosting.reconciler.routes import assign_columns
 
@@ -33,7 +34,7 @@ def inflight(tmp_path: Path) -> InflightTable:
 
 @pytest.fixture
 def routes(file: Path, inflight: InflightTable) -> Routes:
-    return Routes(file, Counters("1"), SYSTEM, inflight)
+    return Routes(file, Counters("1"), SYSTEM, inflight, OfflineStores(file.parent))
 
 
 def write(
@@ -204,7 +205,8 @@ def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
         columns: dict[str, int] = {}
 
         def started(row: int) -> Routes:
-            return Routes(file, Counters(str(row)), SYSTEM, open_inflight_table(path, row))
+            inflight = open_inflight_table(path, row)
+            return Routes(file, Counters(str(row)), SYSTEM, inflight, OfflineStores(file.parent))
 
         gateways = [started(row) for row in range(GATEWAYS)]
         working: list[list[RoutedInstance]] = [[] for _ in range(GATEWAYS)]

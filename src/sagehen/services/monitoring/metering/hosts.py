@@ -142,6 +142,8 @@ def samples_of(counts: VariantCounts, of_container: bool) -> Iterator[Sample]:
     if requests:
         yield "InvocationModelErrors", _share(counts.model_errors, requests)
         yield "InvocationsPerInstance", _evenly(requests, counts.invocations_per_instance)
+    if counts.offline_results:
+        yield "OfflineResults", of_values({1.0: counts.offline_results})
     if counts.cache_lookups:
         yield "ModelCacheHit", _share(counts.cache_hits, counts.cache_lookups)
     if counts.loading_wait_count:

@@ -67,6 +67,7 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
     model_latency: Latencies = msgspec.field(default=Latencies(), name="ModelLatency")
     overhead_latency: Latencies = msgspec.field(default=Latencies(), name="OverheadLatency")
     shadow_copies_dropped: _Count = msgspec.field(default=0, name="ShadowCopiesDropped")
+    offline_results: _Count = msgspec.field(default=0, name="OfflineResults")
     loading_wait_sum: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_wait_count: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
 

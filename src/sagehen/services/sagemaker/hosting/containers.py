@@ -15,6 +15,7 @@ from sagehen.frame.images import (
     server_of_its_own,
     unsuited,
 )
+from sagehen.frame.offline_results.definition import OfflineResults, read_offline_results
 from sagehen.frame.routes import ExecutionMode
 from sagehen.services.sagemaker.errors import not_built, refused
 from sagehen.services.sagemaker.hosting.model_data import check_model_data
@@ -27,6 +28,7 @@ __all__ = [
     "containers_of",
     "execution_mode",
     "hostnames",
+    "offline_results_of",
 ]
 
 ONLY_CONTAINER = "primary"
@@ -115,9 +117,19 @@ def check_containers(call: RequestContext, params: dict[str, Any]) -> None:
     containers = containers_of(params)
     check_execution(execution_mode(params), containers)
     _check_environment(containers)
+    _check_offline_results(execution_mode(params), containers)
     for container in containers:
         _check_container(call, container)
         check_model_data(call, container, params.get("ExecutionRoleArn"))
+
+
+def offline_results_of(definition: dict[str, Any]) -> OfflineResults | None:
+    """Returns what a model's variables define, which CreateModel has checked."""
+    for container in containers_of(definition):
+        results = read_offline_results(container.get("Environment", {}))
+        if results is not None:
+            return results
+    return None
 
 
 def container_specs(
@@ -161,6 +173,27 @@ def _check_environment(containers: list[dict[str, Any]]) -> None:
         instance_fraction([container.get("Environment", {}) for container in containers])
     except Invalid as error:
         raise refused(str(error)) from error
+
+
+def _check_offline_results(mode: ExecutionMode, containers: Sequence[_Container]) -> None:
+    try:
+        found = [read_offline_results(container.get("Environment", {})) for container in containers]
+    except Invalid as error:
+        raise refused(str(error)) from error
+    count = len(found) - found.count(None)
+    if count > 1:
+        raise refused(
+            "Only one container of a model may have the variables SAGEHEN_OFFLINE_RESULTS…: the "
+            "results stand for the answer of all containers together."
+        )
+    if count and (
+        mode is ExecutionMode.DIRECT
+        or any(container.get("Mode") == "MultiModel" for container in containers)
+    ):
+        raise refused(
+            "SAGEHEN_OFFLINE_RESULTS is not supported for containers of Mode MultiModel or with "
+            "InferenceExecutionConfig of Mode Direct: the results are those of one model."
+        )
 
 
 def _check_container(call: RequestContext, container: dict[str, Any]) -> None:

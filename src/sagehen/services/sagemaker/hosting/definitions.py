@@ -19,6 +19,7 @@ from sagehen.services.sagemaker.hosting.records import (
 )
 from sagehen.services.sagemaker.hosting.variants import (
     check_config,
+    check_offline_models,
     check_shadow_models,
     shadows_of,
     variants_of,
@@ -161,6 +162,7 @@ def create_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict
         ]
         check_shadow_models(params, used)
         check_async_models(params, used)
+        check_offline_models(params, used)
         return ENDPOINT_CONFIGS.insert(call, connection, params, given_tags)
 
 

@@ -30,6 +30,7 @@ from sagehen.services.sagemaker.hosting.records import (
     VariantPlan,
 )
 from sagehen.services.sagemaker.hosting.variants import (
+    check_offline_models,
     check_shadow_models,
     plan_variant,
     variants_of,
@@ -74,6 +75,7 @@ def copy_config(
         plans.append(plan_variant(variant, model, versions))
     check_shadow_models(config.definition, used)
     check_async_models(config.definition, used)
+    check_offline_models(config.definition, used)
     count = len(config.definition["ProductionVariants"])
     return Deployment(
         deployment_id=uuid.uuid4().hex,
@@ -95,7 +97,10 @@ def retain(new: Deployment, old: Deployment, excluded: list[str]) -> Deployment:
     old_variants = {variant.name: variant for variant in old.variants}
 
     def inherit(variant: VariantPlan, before: VariantPlan) -> VariantPlan:
-        counts = variant if "DesiredInstanceCount" in excluded else before
+        keeps_count = "DesiredInstanceCount" in excluded
+        # A variant without a model has no instances, whatever the other one has.
+        changes_kind = variant.runs_no_model is not before.runs_no_model
+        counts = variant if keeps_count or changes_kind else before
         weights = variant if "DesiredWeight" in excluded else before
         return msgspec.structs.replace(
             variant, instance_count=counts.instance_count, weight=weights.weight

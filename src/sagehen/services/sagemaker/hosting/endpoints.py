@@ -178,7 +178,7 @@ def update_endpoint_weights_and_capacities(
                 f'endpoint configuration "{current.config_name}".'
             )
         if current.asynchronous is None:
-            _check_counts(changes.values())
+            _check_counts(current, changes.values())
         target = msgspec.structs.replace(
             current,
             variants=tuple(
@@ -284,10 +284,18 @@ def _by_variant(changes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return by_name
 
 
-def _check_counts(changes: Iterable[dict[str, Any]]) -> None:
+def _check_counts(current: Deployment, changes: Iterable[dict[str, Any]]) -> None:
     """Refuses counts of 0: only asynchronous requests can wait for an instance to start."""
+    without_model = {variant.name for variant in current.variants if variant.runs_no_model}
     for change in changes:
-        if change.get("DesiredInstanceCount") == 0:
+        count = change.get("DesiredInstanceCount")
+        if change["VariantName"] in without_model:
+            if count:
+                raise refused(
+                    f"Production variant {change['VariantName']} runs no model "
+                    "(SAGEHEN_OFFLINE_RESULTS_ONLY), so its DesiredInstanceCount must be 0."
+                )
+        elif count == 0:
             raise refused(
                 f"Production variant {change['VariantName']} needs a DesiredInstanceCount of at "
                 "least 1: only asynchronous endpoints may have none."

@@ -7,6 +7,7 @@ import msgspec
 
 from sagehen.frame.container_specs import ContainerSpec, InstanceSpec, InstanceState
 from sagehen.frame.named_records import NamedRecord
+from sagehen.frame.offline_results.definition import OfflineResults
 from sagehen.frame.routes import AsyncPlan, ExecutionMode, RoutingStrategy
 
 __all__ = [
@@ -64,6 +65,12 @@ class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     startup_timeout_seconds: float = 480
     download_timeout_seconds: float = 3600
+    offline_results: OfflineResults | None = None
+    """Answers while no instance can; with `only`, the variant has none."""
+
+    @property
+    def runs_no_model(self) -> bool:
+        return self.offline_results is not None and self.offline_results.only
 
     @property
     def multi_model(self) -> bool:

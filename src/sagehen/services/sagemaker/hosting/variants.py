@@ -13,12 +13,14 @@ from sagehen.services.sagemaker.hosting.containers import (
     container_specs,
     containers_of,
     execution_mode,
+    offline_results_of,
 )
 from sagehen.services.sagemaker.hosting.records import ModelRecord, VariantPlan
 from sagehen.wire.errors import AwsError
 
 __all__ = [
     "check_config",
+    "check_offline_models",
     "check_shadow",
     "check_shadow_models",
     "check_weights",
@@ -71,6 +73,25 @@ def check_shadow_models(definition: dict[str, Any], models: Iterable[ModelRecord
             raise _not_with_shadows(f"models of several containers (model {model.name})")
         if any(container.get("Mode") == "MultiModel" for container in containers):
             raise _not_with_shadows(f"multi-model endpoints (model {model.name})")
+
+
+def check_offline_models(definition: dict[str, Any], models: Iterable[ModelRecord]) -> None:
+    """Refuses offline results that would never be used. `models`: those of `variants_of`."""
+    shadows = [variant["VariantName"] for variant in shadows_of(definition)]
+    for variant, model in zip(variants_of(definition), models, strict=True):
+        if offline_results_of(model.definition) is None:
+            continue
+        if "AsyncInferenceConfig" in definition:
+            raise refused(
+                "AsyncInferenceConfig is not supported with offline results "
+                f"(SAGEHEN_OFFLINE_RESULTS of model {model.name}): asynchronous requests wait "
+                "until an instance can answer."
+            )
+        if variant["VariantName"] in shadows:
+            raise _not_with_shadows(
+                f"offline results (SAGEHEN_OFFLINE_RESULTS of model {model.name}), as nobody gets "
+                "the answers of a shadow variant"
+            )
 
 
 def _not_with_shadows(feature: str) -> AwsError:
@@ -133,10 +154,12 @@ def plan_variant(
     """Returns a variant with its model copied; `versions` are ETags of model data by address."""
     startup = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", STARTUP_SECONDS)
     download = variant.get("ModelDataDownloadTimeoutInSeconds", DOWNLOAD_SECONDS)
+    results = offline_results_of(model.definition)
+    runs_no_model = results is not None and results.only
     return VariantPlan(
         name=variant["VariantName"],
         instance_type=variant["InstanceType"],
-        instance_count=variant["InitialInstanceCount"],
+        instance_count=0 if runs_no_model else variant["InitialInstanceCount"],
         weight=variant.get("InitialVariantWeight", 1.0),
         containers=container_specs(model.definition, versions),
         mode=execution_mode(model.definition),
@@ -145,6 +168,7 @@ def plan_variant(
         ),
         startup_timeout_seconds=startup,
         download_timeout_seconds=download,
+        offline_results=results,
     )
 
 

@@ -31,8 +31,8 @@ class FormatOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`$[1:4]` has the fifth element, as SageMaker's guide says; else not, as SageMaker does"""
     extended_filters: bool = False
     """names may have underscores, and ranges may be mixed with indexes"""
-    parquet_as: str = "text/csv"
-    """ContentType that the container gets for Parquet"""
+    parquet_as: str | None = None
+    """ContentType that containers get for Parquet; None: text/csv"""
 
 
 def read_format_options(options: Mapping[str, str]) -> FormatOptions:
@@ -47,5 +47,5 @@ def read_format_options(options: Mapping[str, str]) -> FormatOptions:
         csv_quoted_newlines=values["CSV_QUOTED_NEWLINES"] == "true",
         inclusive_slices=values["SLICES"] == "inclusive",
         extended_filters=values["FILTERS"] == "extended",
-        parquet_as=values["PARQUET_AS"],
+        parquet_as=options.get("PARQUET_AS"),
     )

@@ -351,7 +351,7 @@ async def test_an_answer_with_too_many_header_lines_is_an_error_and_no_end(gatew
 
 
 async def test_a_large_body_is_collected_as_windows_allow(gateway):
-    body = os.urandom(5 * INLINE_BYTES + 3)
+    body = os.urandom(WINDOW_BYTES + INLINE_BYTES + 3)
     gateway.send(*large(1, body)[:-1])
     assert not gateway.requests
     gateway.send(large(1, body)[-1])

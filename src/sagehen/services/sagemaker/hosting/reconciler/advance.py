@@ -4,6 +4,8 @@ Creating ─┬─ all of target in service → InService        Deleting, Faile
           └─ one failed → Failed                         stay: only operations change them
 Updating ─┬─ all of target in service, or none is missing → InService on target
           └─ one failed → InService on current, with the reason
+
+A target's stores of offline results count like its instances.
 """
 
 from collections import Counter
@@ -18,6 +20,12 @@ from sagehen.services.sagemaker.hosting.records import (
     EndpointStatus,
     InstanceRecord,
     VariantPlan,
+)
+from sagehen.services.sagemaker.offline_results.stores import (
+    NO_STORES,
+    StoreStates,
+    are_ready,
+    failure_of,
 )
 
 __all__ = ["VariantKey", "advance", "desired_variants", "variant_key"]
@@ -35,6 +43,7 @@ def advance(
     instances: Sequence[InstanceRecord],
     retried: Collection[str],
     now: float,
+    stores: StoreStates = NO_STORES,
 ) -> EndpointRecord:
     """Returns the endpoint with its new status.
 
@@ -42,6 +51,7 @@ def advance(
         instances: without those that are to stop.
         retried: ids of instances that failed in service and are retried: an update neither waits
             for them nor fails by them.
+        stores: of offline results, without which no variant that has some comes into service.
     """
     target = endpoint.target
     if target is None or endpoint.status not in (EndpointStatus.CREATING, EndpointStatus.UPDATING):
@@ -58,7 +68,9 @@ def advance(
     ]
     if failed:
         return _fail(endpoint, failed[0].failure_reason or _UNKNOWN_REASON, now)
-    if _complete(target, of_target, retried):
+    if reason := failure_of(target, stores):
+        return _fail(endpoint, reason, now)
+    if _complete(target, of_target, retried) and are_ready(target, stores):
         return _in_service(endpoint, target, now)
     return endpoint
 

@@ -38,6 +38,12 @@ from sagehen.services.sagemaker.hosting.records import (
     EndpointStatus,
     InstanceRecord,
 )
+from sagehen.services.sagemaker.offline_results.stores import (
+    NO_STORES,
+    StoreRequest,
+    StoreStates,
+    requested_stores,
+)
 from sagehen.state.database import Database
 from sagehen.state.leases import Lease
 
@@ -101,6 +107,8 @@ class InstanceRequests:
 
     start: tuple[InstanceSpec, ...]
     stop: tuple[str, ...]
+    stores: tuple[StoreRequest, ...] = ()
+    """all stores of offline results that are needed"""
     wake_at: float | None
     settled: bool
     """Only an operation or a report can change anything."""
@@ -119,6 +127,7 @@ class EndpointPass:
     ) -> None:
         self._on_routes = on_routes
         self._busy: frozenset[str] = frozenset()
+        self._stores = NO_STORES
         self._database = database
         self._routes = routes
         self._lease = lease
@@ -127,18 +136,23 @@ class EndpointPass:
         self._retries: Mapping[str, Retry] = {}
 
     def run(
-        self, reports: Reports | None, now: float, busy: frozenset[str] = frozenset()
+        self,
+        reports: Reports | None,
+        now: float,
+        busy: frozenset[str] = frozenset(),
+        stores: StoreStates = NO_STORES,
     ) -> InstanceRequests:
         """Takes the next step of every endpoint.
 
         Args:
             busy: ids of instances that must finish their work before they are stopped.
+            stores: of offline results.
 
         Raises:
             LeaseLost: another control has taken over.
             OSError: the routes cannot be written; nothing may be stopped before that.
         """
-        self._busy = busy
+        self._busy, self._stores = busy, stores
         rows = self._read()
         planned = {name: self._plan(name, rows, reports, now) for name in rows.names}
         # Before the rows: clients may invoke as soon as they read `InService`, and dead addresses
@@ -162,6 +176,7 @@ class EndpointPass:
         return InstanceRequests(
             start=start,
             stop=tuple(instance_id for instance_id in stop if settle[instance_id] is None),
+            stores=requested_stores(rows.endpoints.values()),
             wake_at=min((at for at in times if at is not None), default=None),
             settled=not (start or stop) and _at_rest(rows),
         )
@@ -178,7 +193,9 @@ class EndpointPass:
 
     def _publish(self, rows: EndpointRows, reports: Reports | None, now: float) -> None:
         before = self._routes.routes
-        routes = build_routes(rows.endpoints.values(), rows.instances, reports, before)
+        routes = build_routes(
+            rows.endpoints.values(), rows.instances, reports, before, self._stores
+        )
         if self._routes.publish(routes):
             self._departures.note(before, routes, now)
             self._on_routes()
@@ -202,6 +219,7 @@ class EndpointPass:
             reports=reports,
             retries=self._retries,
             busy=self._busy,
+            stores=self._stores,
             now=now,
         )
 

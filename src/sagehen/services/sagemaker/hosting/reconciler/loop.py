@@ -23,9 +23,17 @@ from sagehen.frame.state_watch import StateWatch, Versioned
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, InstanceRequests
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
+from sagehen.services.sagemaker.offline_results.stores import StoreRequest, StoreStates
 from sagehen.state.database import Database
 
-__all__ = ["LEASE_NAME", "EndpointLoop", "InstanceAgent", "InstanceReports", "new_instance_id"]
+__all__ = [
+    "LEASE_NAME",
+    "EndpointLoop",
+    "InstanceAgent",
+    "InstanceReports",
+    "ResultStores",
+    "new_instance_id",
+]
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +66,19 @@ class InstanceAgent(Protocol):
     async def delete_instance(self, instance_id: str) -> None: ...
 
 
+class ResultStores(Protocol):
+    """The stores of offline results."""
+
+    @property
+    def states(self) -> StoreStates: ...
+
+    def require(self, requests: Sequence[StoreRequest], routed: StoreStates) -> None:
+        """Builds what is missing and removes the rest, in the background."""
+
+    async def run(self) -> None:
+        """Runs beside the loop."""
+
+
 class EndpointLoop(LeasedLoop):
     """Changes endpoints' instances and writes the route table."""
 
@@ -65,6 +86,7 @@ class EndpointLoop(LeasedLoop):
         self,
         database: Database,
         agent: InstanceAgent,
+        stores: ResultStores,
         home: Home,
         clock: Clock,
         holder: str,
@@ -80,6 +102,7 @@ class EndpointLoop(LeasedLoop):
         super().__init__(database, clock, LEASE_NAME, holder)
         chosen = source or random.SystemRandom()
         self._agent = agent
+        self._stores = stores
         self._busy = busy
         self._pass = EndpointPass(
             database,
@@ -94,11 +117,12 @@ class EndpointLoop(LeasedLoop):
         self._refused: dict[str, InstanceReport] = {}
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return [self._watch.run()]
+        return [self._watch.run(), self._stores.run()]
 
     async def step(self) -> float | None:
-        reports, busy = self._reports(), self._busy()
-        requests = await in_thread(lambda: self._pass.run(reports, self._clock.now(), busy))
+        reports, busy, stores = self._reports(), self._busy(), self._stores.states
+        requests = await in_thread(lambda: self._pass.run(reports, self._clock.now(), busy, stores))
+        self._stores.require(requests.stores, stores)
         await self._send(requests)
         if requests.wake_at is not None:
             return max(0.0, requests.wake_at - self._clock.now())

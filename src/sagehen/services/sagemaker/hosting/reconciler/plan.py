@@ -20,6 +20,7 @@ from sagehen.services.sagemaker.hosting.records import (
     InstanceRecord,
     VariantPlan,
 )
+from sagehen.services.sagemaker.offline_results.stores import NO_STORES, StoreStates
 
 __all__ = ["DRAIN_SECONDS", "EndpointStep", "Facts", "Reports", "Retry", "leftovers", "plan"]
 
@@ -55,6 +56,7 @@ class Facts:
     """By id: instances that failed in service."""
     busy: frozenset[str] = frozenset()
     """Ids of instances with asynchronous requests, which may take an hour."""
+    stores: StoreStates = NO_STORES
     now: float
 
 
@@ -88,7 +90,9 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
     """
     observed = tuple(_with_report(instance, facts.reports) for instance in facts.instances)
     active = tuple(instance for instance in observed if instance.stop_at is None)
-    endpoint = facts.endpoint and advance(facts.endpoint, active, facts.retries, facts.now)
+    endpoint = facts.endpoint and advance(
+        facts.endpoint, active, facts.retries, facts.now, facts.stores
+    )
     desired = desired_variants(endpoint)
     surplus = _surplus(active, desired, facts.busy)
     stop_at = facts.now + _drain_seconds(endpoint)

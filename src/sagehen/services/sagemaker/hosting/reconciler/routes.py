@@ -31,6 +31,7 @@ from sagehen.services.sagemaker.hosting.records import (
     InstanceRecord,
     VariantPlan,
 )
+from sagehen.services.sagemaker.offline_results.stores import NO_STORES, StoreStates, offline_route
 
 __all__ = [
     "Departures",
@@ -181,6 +182,7 @@ def build_routes(
     instances: Mapping[str, Sequence[InstanceRecord]],
     reports: Reports | None,
     before: Mapping[str, Route],
+    stores: StoreStates = NO_STORES,
 ) -> dict[str, Route]:
     """Builds the route of each endpoint that serves, even without instances.
 
@@ -190,7 +192,7 @@ def build_routes(
     """
     addresses = InstanceAddresses(reports, _routed(before))
     routes = {
-        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), addresses)
+        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), addresses, stores)
         for endpoint in endpoints
         if endpoint.status in SERVING and endpoint.current is not None
     }
@@ -198,7 +200,10 @@ def build_routes(
 
 
 def _route(
-    endpoint: EndpointRecord, instances: Sequence[InstanceRecord], addresses: InstanceAddresses
+    endpoint: EndpointRecord,
+    instances: Sequence[InstanceRecord],
+    addresses: InstanceAddresses,
+    stores: StoreStates,
 ) -> Route:
     deployment = endpoint.current
     assert deployment is not None
@@ -223,6 +228,7 @@ def _route(
             multi_model=variant.multi_model,
             containers=_containers(variant),
             mode=variant.mode,
+            offline_results=offline_route(deployment.deployment_id, variant, stores),
         )
 
     return Route(

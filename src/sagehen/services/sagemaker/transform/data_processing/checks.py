@@ -12,6 +12,12 @@ from sagehen.services.sagemaker.transform.data_processing.media_types import (
     PROCESSED,
     media_type,
 )
+from sagehen.services.sagemaker.transform.format_options import FormatOptions
+from sagehen.services.sagemaker.transform.object_formats import (
+    container_content_type,
+    is_converted,
+)
+from sagehen.services.sagemaker.transform.records.cutting import check_quoted_newlines
 
 __all__ = ["check_data_processing", "check_filter"]
 
@@ -70,9 +76,12 @@ def check_data_processing(
     output_filter: str = "$",
     join_source: str = "None",
     generate_inference_id: bool = False,
-    extended: bool = False,
+    options: FormatOptions = FormatOptions(),  # noqa: B008
 ) -> None:
-    """Refuses fields that do not go together. Raises Invalid."""
+    """Refuses fields and options that do not go together. Raises Invalid."""
+    extended = options.extended_filters
+    _check_options(options, content_type, split_type)
+    content_type = container_content_type(content_type, split_type, options)
     check_filter("InputFilter", input_filter, content_type, extended=extended)
     check_filter("OutputFilter", output_filter, accept, extended=extended)
     if join_source == "Input":
@@ -83,6 +92,17 @@ def check_data_processing(
         raise Invalid(
             "DataCaptureConfig.GenerateInferenceId needs TransformOutput.Accept to be one of "
             f'{", ".join(PROCESSED)}; it is "{accept or ""}".'
+        )
+
+
+def _check_options(options: FormatOptions, content_type: str | None, split_type: str) -> None:
+    if options.csv_quoted_newlines:
+        check_quoted_newlines(split_type, content_type)
+    if options.parquet_as is not None and not is_converted(content_type, split_type):
+        raise Invalid(
+            "SAGEHEN_TRANSFORM_PARQUET_AS is for objects of ContentType application/x-parquet and "
+            f'SplitType Line; this job has ContentType "{content_type or ""}" and SplitType '
+            f"{split_type}. Remove the variable, or change these."
         )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from sagehen.base.errors import Invalid
 from sagehen.services.sagemaker.transform.data_processing.csv_format import CsvFormat
 from sagehen.services.sagemaker.transform.data_processing.csv_rows import BareQuote
@@ -32,6 +34,7 @@ from sagehen.services.sagemaker.transform.data_processing.media_types import (
 )
 from sagehen.services.sagemaker.transform.data_processing.record_formats import RecordFormat
 from sagehen.services.sagemaker.transform.format_options import FormatOptions, read_format_options
+from sagehen.services.sagemaker.transform.object_formats import object_format
 from sagehen.services.sagemaker.transform.records.batches import Batch
 from sagehen.services.sagemaker.transform.runner_messages import RunnerSpec
 
@@ -168,9 +171,12 @@ def make_processing(
 def processing_of(spec: RunnerSpec, key: str) -> Processing | None:
     """Returns the processing of one object of a job, by its key. Raises FilterError and Invalid."""
     options = read_format_options(spec.options)
+    form = object_format(spec, key)
+    if form.quoted_newlines:
+        options = msgspec.structs.replace(options, csv_quoted_newlines=True)
     with_ids = spec.capture is not None and spec.capture.generate_inference_id
     return make_processing(
-        content_type=spec.content_type,
+        content_type=form.content_type,
         accept=spec.accept,
         split_type=spec.split_type,
         input_filter=spec.input_filter,

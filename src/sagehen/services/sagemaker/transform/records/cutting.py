@@ -27,6 +27,7 @@ __all__ = [
     "Cutter",
     "RecordTooLarge",
     "RecordsError",
+    "check_quoted_newlines",
     "make_cutter",
 ]
 
@@ -48,12 +49,12 @@ def make_cutter(
     """Returns a cutter for one object.
 
     With `max_payload_bytes` of 0 (UNLIMITED) a payload has no limit: the cutter then holds a whole
-    object, unless each batch is one of several records. Raises Invalid.
+    record, which is the object unless the batches are of single records. Raises Invalid.
     """
     limit = _NO_LIMIT if max_payload_bytes == UNLIMITED else max_payload_bytes
     single = batch_strategy == "SingleRecord"
     if csv_quoted_newlines:
-        _require_csv(split_type, content_type)
+        check_quoted_newlines(split_type, content_type)
     if split_type == "None":
         return WholeCutter(limit)
     if split_type == "Line":
@@ -63,7 +64,8 @@ def make_cutter(
     raise Invalid(f'SplitType "{split_type}" is not one of None, Line, RecordIO and TFRecord.')
 
 
-def _require_csv(split_type: str, content_type: str | None) -> None:
+def check_quoted_newlines(split_type: str, content_type: str | None) -> None:
+    """Refuses CSV_QUOTED_NEWLINES for other objects than lines of CSV. Raises Invalid."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
     if split_type != "Line" or media_type != "text/csv":
         raise Invalid(

@@ -27,10 +27,12 @@ from sagehen.services.sagemaker.hosting.reconciler.loop import (
 )
 from sagehen.services.sagemaker.hosting.reconciler.routes import routed_ids
 from sagehen.services.sagemaker.hosting.records import EndpointRecord, EndpointStatus
+from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
 from sagehen.state import leases
 from sagehen.state.database import Database
 from sagehen.state.leases import LEASE_SECONDS
 from support.fleet import NAME, deployment, endpoint
+from support.offline_results import MemoryBuilds
 
 D1, D2 = deployment("d1", 2), deployment("d2", 1)
 CREATING = endpoint(EndpointStatus.CREATING, target=D1)
@@ -41,7 +43,12 @@ class Control:
 
     def __init__(self, database, agent, home, clock, holder="one") -> None:
         self.database, self.agent, self.home, self.clock = database, agent, home, clock
-        self.loop = EndpointLoop(database, agent, home, clock, holder, random.Random(holder))
+        self.store_builds = MemoryBuilds(home.offline_results)
+        self.builds = StoreBuilds(home.offline_results, self.store_builds.build, clock)
+        self.loop = EndpointLoop(
+            database, agent, self.builds, home, clock, holder, random.Random(holder)
+        )
+        self.builds.on_change = self.loop.hint
         self.passes = 0
         """That have ended."""
         self._run_pass = self.loop._pass.run

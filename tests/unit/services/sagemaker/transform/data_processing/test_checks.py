@@ -7,6 +7,7 @@ from sagehen.services.sagemaker.transform.data_processing.checks import (
     check_data_processing,
     check_filter,
 )
+from sagehen.services.sagemaker.transform.format_options import FormatOptions
 
 JSON_OPERATORS = "['$', '[', ']', '*', '.', ' ', ',', ':', '-', ''']"
 CSV = {
@@ -115,3 +116,25 @@ def test_fields_that_go_together_pass(fields):
 def test_fields_that_do_not_go_together_are_refused(fields, reason):
     with pytest.raises(Invalid, match=reason):
         check_data_processing(**{**CSV, "join_source": "Input", **fields})
+
+
+def test_options_that_have_no_effect_are_refused():
+    for options in ({"csv_quoted_newlines": True}, {"parquet_as": "text/csv"}):
+        for content_type, split_type in (("image/png", "Line"), ("application/x-parquet", "None")):
+            with pytest.raises(Invalid, match=r"SAGEHEN_TRANSFORM_.* is for objects of "):
+                check_data_processing(
+                    content_type=content_type,
+                    accept=None,
+                    split_type=split_type,
+                    options=FormatOptions(**options),
+                )
+
+
+def test_options_that_have_an_effect_pass():
+    check_data_processing(**CSV, options=FormatOptions(csv_quoted_newlines=True))
+    check_data_processing(
+        **{**CSV, "accept": "application/jsonlines", "content_type": "application/x-parquet"},
+        join_source="Input",
+        output_filter="$['an_id']",
+        options=FormatOptions(parquet_as="application/jsonlines", extended_filters=True),
+    )

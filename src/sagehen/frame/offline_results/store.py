@@ -1,0 +1,220 @@
+"""The store of offline results: an SQLite file with the answers by key.
+
+A store is written once, under another name, and renamed when it is complete. Nobody changes it
+after that, so readers need no locks, and a newer store is another file.
+"""
+
+import os
+import sqlite3
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from sagehen.base.errors import SagehenError
+
+__all__ = [
+    "ResultStore",
+    "StoreError",
+    "StoreInfo",
+    "link_store",
+    "remove_drafts",
+    "write_store",
+]
+
+_APPLICATION_ID = 0x53474852
+"""SGHR, in the header of the file"""
+_FORMAT = 1
+_WRITER_CACHE_KIB = 64 * 1024
+"""of memory, also for sorting; the rest is sorted in temporary files beside the store"""
+_READER_CACHE_KIB = 2 * 1024
+"""of memory, for each store and process. The file is read and not mapped: a disk that fails gives
+an error, where a mapped file would end the process by SIGBUS."""
+
+
+class StoreError(SagehenError):
+    """The file is no store of offline results, is damaged, or cannot be read or written."""
+
+
+class StoreInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store says of itself."""
+
+    fingerprint: str
+    """of the definition and of all objects that were read"""
+    keys: int
+    rows: int
+    """of the objects; of rows with the same key the last one counts"""
+    built_at: float
+    """seconds since the epoch"""
+
+
+class ResultStore:
+    """A store that is open for reading, in one thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises StoreError."""
+        self.path = path
+        try:
+            self._connection = _connect(path, "mode=ro&immutable=1")
+        except sqlite3.Error as error:
+            raise _unreadable(path, error) from error
+        try:
+            self.info = self._check()
+        except BaseException:
+            self._connection.close()
+            raise
+        self._execute = self._connection.execute
+        # Requests may hold a store that is no longer routed: the last one closes it.
+        weakref.finalize(self, self._connection.close)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Raises StoreError."""
+        try:
+            row = self._execute("SELECT answer FROM results WHERE key = ?", (key,)).fetchone()
+        except sqlite3.Error as error:
+            raise _unreadable(self.path, error) from error
+        return None if row is None else row[0]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _check(self) -> StoreInfo:
+        connection, path = self._connection, self.path
+        try:
+            if _pragma(connection, "application_id") != _APPLICATION_ID:
+                raise StoreError(f"{path} is not a store of offline results.")
+            version = _pragma(connection, "user_version")
+            if version != _FORMAT:
+                raise StoreError(
+                    f"{path} is a store of format {version}; this Sagehen reads {_FORMAT}."
+                )
+            size = _pragma(connection, "page_count") * _pragma(connection, "page_size")
+            if path.stat().st_size != size:
+                raise StoreError(f"{path} is damaged: it should have {size} bytes.")
+            connection.execute(f"PRAGMA cache_size = -{_READER_CACHE_KIB}")
+            (info,) = connection.execute("SELECT info FROM about").fetchone()
+            return msgspec.json.decode(info, type=StoreInfo)
+        except (sqlite3.Error, OSError, TypeError, msgspec.MsgspecError) as error:
+            raise _unreadable(path, error) from error
+
+
+def write_store(
+    path: Path, rows: Iterable[tuple[bytes, bytes]], fingerprint: str, now: float
+) -> StoreInfo:
+    """Writes a store of keys and answers in constant memory; it is durable on return.
+
+    Of rows with the same key the last one counts. A process that is killed leaves its drafts, which
+    `remove_drafts` removes. SQLite sorts in the folder that SQLITE_TMPDIR named when this process
+    began. Raises StoreError, and what `rows` raises.
+    """
+    draft, staging = _drafts(path)
+    try:
+        remove_drafts(path)
+        connection = _connect(draft, "mode=rwc")
+        try:
+            info = _write(connection, staging, rows, fingerprint, now)
+        finally:
+            connection.close()
+        _publish(draft, path)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"The store {path} cannot be written: {error}") from error
+    finally:
+        remove_drafts(path)
+    return info
+
+
+def link_store(existing: Path, path: Path) -> None:
+    """Gives a store another name. Raises StoreError."""
+    draft, _ = _drafts(path)
+    try:
+        draft.unlink(missing_ok=True)
+        os.link(existing, draft)
+        _publish(draft, path)
+    except OSError as error:
+        raise StoreError(f"The store {path} cannot be written: {error}") from error
+
+
+def remove_drafts(path: Path) -> None:
+    for draft in _drafts(path):
+        draft.unlink(missing_ok=True)
+
+
+def _drafts(path: Path) -> tuple[Path, Path]:
+    return path.with_name(path.name + ".new"), path.with_name(path.name + ".rows")
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Renames a complete draft, and survives the loss of power."""
+    with draft.open("rb") as file:
+        os.fsync(file.fileno())
+    draft.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _write(
+    connection: sqlite3.Connection,
+    staging: Path,
+    rows: Iterable[tuple[bytes, bytes]],
+    fingerprint: str,
+    now: float,
+) -> StoreInfo:
+    """Writes the rows as they come, then sorted: a tree that grows at its end alone is quick to
+    write and has no gaps."""
+    execute = connection.execute
+    execute("ATTACH ? AS staging", (str(staging),))
+    for schema in ("main", "staging"):
+        for setting in _WRITER_PRAGMAS:
+            execute(f"PRAGMA {schema}.{setting}")
+    execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    execute(f"PRAGMA user_version = {_FORMAT}")
+    execute("PRAGMA temp_store = FILE")
+    execute("CREATE TABLE staging.staged (key BLOB, answer BLOB)")
+    execute("CREATE TABLE about (info BLOB)")
+    execute("CREATE TABLE results (key BLOB PRIMARY KEY, answer BLOB) WITHOUT ROWID")
+    execute("BEGIN")
+    connection.executemany("INSERT INTO staging.staged VALUES (?, ?)", rows)
+    execute(
+        "INSERT OR REPLACE INTO results SELECT key, answer FROM staging.staged ORDER BY key, rowid"
+    )
+    info = StoreInfo(
+        fingerprint=fingerprint,
+        keys=_number(connection, "SELECT count(*) FROM results"),
+        rows=_number(connection, "SELECT count(*) FROM staging.staged"),
+        built_at=now,
+    )
+    execute("INSERT INTO about VALUES (?)", (msgspec.json.encode(info),))
+    execute("COMMIT")
+    return info
+
+
+_WRITER_PRAGMAS = (
+    "journal_mode = OFF",
+    "synchronous = OFF",
+    f"cache_size = -{_WRITER_CACHE_KIB}",
+)
+"""A draft that is not complete is thrown away, so that it needs no journal."""
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    uri = f"file:{quote(str(path))}?{mode}"
+    # The loop's thread reads; a test or control's worker thread may have opened it.
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return _number(connection, f"PRAGMA {name}")
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    (number,) = connection.execute(query).fetchone()
+    return int(number)
+
+
+def _unreadable(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"The store of offline results {path} cannot be read: {error}")

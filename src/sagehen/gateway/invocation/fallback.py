@@ -1,0 +1,44 @@
+"""Answers a request that no instance can answer: from offline results, or with the error that tells
+why."""
+
+from collections.abc import Sequence
+
+from sagehen.gateway.admission import errors
+from sagehen.gateway.admission.admission import Admitted
+from sagehen.http1.exchange import Exchange
+from sagehen.wire.errors import AwsError
+
+__all__ = ["answer_offline", "no_instance_error"]
+
+_OFFLINE = b"%bContent-Type: %b\r\nx-sagehen-offline-result: true\r\n"
+
+
+def answer_offline(exchange: Exchange, admitted: Admitted, body: Sequence[bytes]) -> int | None:
+    """Answers from the variant's offline results, if these know every row.
+
+    A request that a container may have begun can be answered too, unless the caller has part of the
+    container's answer: a look-up changes nothing. Requests of a session depend on earlier ones.
+
+    Returns:
+        the answer's size; None if there is no answer.
+    """
+    variant = admitted.variant
+    if variant.offline is None or exchange.begun or admitted.session_id is not None:
+        return None
+    fields = exchange.fields
+    answer = variant.offline.find(fields.get("content-type", ""), fields.get("accept", ""), body)
+    if answer is None:
+        return None
+    exchange.answer(200, _OFFLINE % (variant.invoked_field, answer.content_type), answer.body)
+    return len(answer.body)
+
+
+def no_instance_error(admitted: Admitted, load_failure: str | None) -> AwsError:
+    """`load_failure`: why the target model could not be loaded, if that was tried."""
+    session_id, target_model = admitted.session_id, admitted.target_model
+    is_retired = admitted.instance is not None and admitted.instance.is_retired
+    if session_id is not None and is_retired:
+        return errors.lost_session(session_id, admitted.endpoint.name)
+    if target_model is not None and load_failure is not None:
+        return errors.not_loaded(target_model, load_failure)
+    return errors.no_instance(admitted.endpoint.name)

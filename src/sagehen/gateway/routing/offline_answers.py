@@ -1,0 +1,169 @@
+"""Answers from offline results: finds the keys of a request's rows, and joins their answers.
+
+Everything happens at once, on the event loop: a look-up takes some 10 µs where the page is in
+memory, and a read of the disk where not. So the rows of a request are few.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from sagehen.base.errors import Invalid
+from sagehen.frame.offline_results.definition import OfflineResults, read_selector
+from sagehen.frame.offline_results.rows import csv_key, csv_rows, json_key, lines
+from sagehen.frame.offline_results.store import ResultStore, StoreError
+from sagehen.frame.routes import OfflineRoute
+
+__all__ = ["MAX_ROWS", "OfflineAnswer", "OfflineAnswers", "OfflineStores"]
+
+log = logging.getLogger(__name__)
+
+MAX_ROWS = 1000
+"""of a request, some 10 ms. Not a setting: other requests wait in that time"""
+MAX_ANSWER_BYTES = 25 * 2**20
+"""as of a container"""
+
+CSV = b"text/csv; charset=utf-8"
+JSON = b"application/json"
+JSON_LINES = b"application/jsonlines"
+
+
+class OfflineAnswer(NamedTuple):
+    content_type: bytes
+    body: bytes
+
+
+class _Form(IntEnum):
+    """How the rows stand in a request."""
+
+    CSV = 0
+    JSON_LINES = 1
+    JSON_OBJECT = 2
+    JSON_ARRAY = 3
+
+
+_FORMS = {
+    "text/csv": _Form.CSV,
+    "application/json": _Form.JSON_OBJECT,
+    "application/jsonlines": _Form.JSON_LINES,
+    "application/x-jsonlines": _Form.JSON_LINES,
+    "application/x-ndjson": _Form.JSON_LINES,
+}
+_as_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class OfflineAnswers:
+    """The answers of one variant's results."""
+
+    def __init__(self, get: Callable[[bytes], bytes | None], results: OfflineResults) -> None:
+        """`get` returns the answer of a key, if any, and raises StoreError."""
+        self._get = get
+        self._selector = read_selector(results.request_key)
+        self._is_csv = results.is_csv
+
+    def find(self, content_type: str, accept: str, parts: Sequence[bytes]) -> OfflineAnswer | None:
+        """Returns None unless the answer of every row is known, in a type that the caller takes."""
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        form = _FORMS.get(_media_type(content_type))
+        if form is None:
+            form = _Form.CSV if isinstance(self._selector, int) else _Form.JSON_OBJECT
+        if form is _Form.JSON_OBJECT and body.lstrip()[:1] == b"[":
+            form = _Form.JSON_ARRAY
+        result_type = self._result_type(form)
+        if not _admits(accept, result_type):
+            return None
+        try:
+            answers = self._answers(form, body)
+        except (Invalid, msgspec.DecodeError):
+            # A row without a key is as unknown as one with an unknown key.
+            return None
+        except StoreError as error:
+            log.error("%s", error, extra={"action": "read_offline_results"})
+            return None
+        if answers is None:
+            return None
+        return OfflineAnswer(result_type, _joined(result_type, form, answers))
+
+    def _answers(self, form: _Form, body: bytes) -> list[bytes] | None:
+        answers: list[bytes] = []
+        size = 0
+        for key in self._keys(form, body):
+            answer = self._get(key) if len(answers) < MAX_ROWS else None
+            if answer is None:
+                return None
+            answers.append(answer)
+            size += len(answer)
+            if size > MAX_ANSWER_BYTES:
+                return None
+        return answers or None
+
+    def _keys(self, form: _Form, body: bytes) -> Iterator[bytes]:
+        """Raises Invalid, DecodeError."""
+        selector = self._selector
+        if isinstance(selector, int):
+            if form is not _Form.CSV:
+                raise Invalid("it has no columns.")
+            return (csv_key(row, selector) for row in csv_rows([body]) if row)
+        if form is _Form.CSV:
+            raise Invalid("it has no fields.")
+        if form is _Form.JSON_ARRAY:
+            return (json_key(row, selector) for row in _as_array(body))
+        rows = lines([body]) if form is _Form.JSON_LINES else [body]
+        return (json_key(row, selector) for row in rows if row.strip())
+
+    def _result_type(self, form: _Form) -> bytes:
+        if self._is_csv:
+            return CSV
+        return JSON if form in (_Form.JSON_OBJECT, _Form.JSON_ARRAY) else JSON_LINES
+
+
+def _joined(result_type: bytes, form: _Form, answers: Sequence[bytes]) -> bytes:
+    if result_type != JSON:
+        return b"\n".join(answers) + b"\n"
+    return b"[" + b",".join(answers) + b"]" if form is _Form.JSON_ARRAY else answers[0]
+
+
+def _media_type(value: str) -> str:
+    return value.partition(";")[0].strip().lower()
+
+
+def _admits(accept: str, content_type: bytes) -> bool:
+    """Whether an Accept header takes a type; weights are not looked at."""
+    if not accept:
+        return True
+    media_type = _media_type(content_type.decode())
+    general = media_type.partition("/")[0] + "/*"
+    accepted = {_media_type(each) for each in accept.split(",")}
+    return not accepted.isdisjoint((media_type, general, "*/*"))
+
+
+class OfflineStores:
+    """Opens the stores that the route table names, each once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._opened: dict[OfflineRoute, OfflineAnswers] = {}
+
+    def update(self, routed: Iterator[OfflineRoute]) -> None:
+        """Forgets all stores but those of a new route table, and opens what is new."""
+        before, self._opened = self._opened, {}
+        for route in routed:
+            answers = before.get(route) or self._open(route)
+            if answers is not None:
+                self._opened[route] = answers
+
+    def get(self, route: OfflineRoute | None) -> OfflineAnswers | None:
+        return None if route is None else self._opened.get(route)
+
+    def _open(self, route: OfflineRoute) -> OfflineAnswers | None:
+        """Returns None for a broken store; it is tried again with the next route table."""
+        try:
+            store = ResultStore(self._folder / route.file)
+        except StoreError as error:
+            log.error("%s", error, extra={"action": "open_offline_results"})
+            return None
+        return OfflineAnswers(store.get, route.results)

@@ -1,0 +1,1 @@
+"""Results computed in advance: builds the stores from which gateways answer."""

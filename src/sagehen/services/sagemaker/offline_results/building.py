@@ -1,0 +1,139 @@
+"""Builds one store from the objects below an S3 prefix, in a process of its own."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
+from sagehen.frame.offline_results.definition import OfflineResults
+from sagehen.frame.offline_results.rows import csv_rows, lines, row_reader
+from sagehen.frame.offline_results.store import (
+    ResultStore,
+    StoreError,
+    StoreInfo,
+    link_store,
+    write_store,
+)
+from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
+from sagehen.services.s3.storage.store import ObjectStore
+
+__all__ = ["BuildReport", "BuildRequest", "build_store"]
+
+_NOT_RESULTS = ("/", ".errors.jsonl")
+"""ends of keys: folders, and the records of a transform job that failed"""
+_FINGERPRINT_BYTES = 16
+
+
+class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
+    file: str
+    """of the store"""
+    results: OfflineResults
+    existing: tuple[str, ...] = ()
+    """files of other stores: one of the same objects is used again"""
+
+
+class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a build ended."""
+
+    info: StoreInfo | None = None
+    """None: it failed"""
+    failure: str = ""
+    is_final: bool = False
+    """another attempt would fail for the same reason"""
+
+
+def build_store(
+    objects: ObjectStore, folder: Path, request: BuildRequest, now: float
+) -> BuildReport:
+    """Builds a store in constant memory; what stands in the way is reported, and never raised."""
+    results = request.results
+    try:
+        infos = _list_objects(objects, results)
+        fingerprint = _fingerprint(results, infos)
+        existing = _find(folder, request.existing, fingerprint)
+        if existing is not None:
+            link_store(existing.path, folder / request.file)
+            return BuildReport(info=existing.info)
+        rows = _rows(objects, infos, results)
+        return BuildReport(info=write_store(folder / request.file, rows, fingerprint, now))
+    except (Invalid, NotFound) as error:
+        return BuildReport(failure=str(error), is_final=True)
+    except (SagehenError, OSError) as error:
+        return BuildReport(failure=str(error))
+
+
+def _list_objects(objects: ObjectStore, results: OfflineResults) -> list[ObjectInfo]:
+    """Raises NotFound."""
+    location = results.location
+    infos: list[ObjectInfo] = []
+    query = ListingQuery(prefix=location.key)
+    while True:
+        page = objects.list_page(location.bucket, query)
+        infos += (
+            info for info in page.objects if info.size and not info.key.endswith(_NOT_RESULTS)
+        )
+        if not page.truncated:
+            break
+        query = msgspec.structs.replace(query, after=page.last)
+    if not infos:
+        raise NotFound(f"There are no results: no object below {results.source} has any bytes.")
+    return infos
+
+
+def _fingerprint(results: OfflineResults, infos: Iterable[ObjectInfo]) -> str:
+    digest = blake2b(digest_size=_FINGERPRINT_BYTES)
+    digest.update(msgspec.json.encode((results.source, results.key, results.answer)))
+    for info in infos:
+        digest.update(msgspec.json.encode((info.key, info.etag, info.size)))
+    return digest.hexdigest()
+
+
+def _find(folder: Path, files: Sequence[str], fingerprint: str) -> ResultStore | None:
+    for file in files:
+        try:
+            store = ResultStore(folder / file)
+        except StoreError:
+            continue  # removed in the meantime
+        if store.info.fingerprint == fingerprint:
+            return store
+    return None
+
+
+def _rows(
+    objects: ObjectStore, infos: Iterable[ObjectInfo], results: OfflineResults
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yields all keys and answers, in the order of the objects' keys.
+
+    Raises Invalid, Unavailable.
+    """
+    cut = csv_rows if results.is_csv else lines
+    read = row_reader(results)
+    for info in infos:
+        try:
+            with objects.open(info.bucket, info.key) as opened:
+                if opened.info.etag != info.etag:
+                    raise _changed(info)
+                yield from _rows_of(info, cut(opened.chunks()), read)
+        except NotFound as error:
+            raise _changed(info) from error
+
+
+def _rows_of(
+    info: ObjectInfo,
+    rows: Iterator[bytes],
+    read: Callable[[bytes], tuple[bytes, bytes]],
+) -> Iterator[tuple[bytes, bytes]]:
+    number = 1
+    try:
+        for row in rows:
+            if row:
+                yield read(row)
+            number += 1
+    except Invalid as error:
+        raise Invalid(f"s3://{info.bucket}/{info.key}, row {number}: {error}") from error
+
+
+def _changed(info: ObjectInfo) -> Unavailable:
+    return Unavailable(f"s3://{info.bucket}/{info.key} changed while it was read.")
