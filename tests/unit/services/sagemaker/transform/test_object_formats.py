@@ -3,12 +3,13 @@
 import pytest
 
 from sagehen.services.sagemaker.transform.object_formats import ObjectFormat, object_format
-from sagehen.services.sagemaker.transform.runner_messages import RunnerSpec
+from sagehen.services.sagemaker.transform.runner_messages import RunnerSpec, S3Access
 
 
 def format_of(key: str, **fields) -> ObjectFormat:
     spec = RunnerSpec(
         **{
+            "s3": S3Access(address="unix:/nowhere", access_key="a", secret_key="s", region="r"),
             "job_name": "job",
             "job_arn": "arn",
             "started_at": 0,
