@@ -152,7 +152,7 @@ def _check_processing(params: dict[str, Any]) -> None:
             generate_inference_id=params.get("DataCaptureConfig", {}).get(
                 "GenerateInferenceId", False
             ),
-            extended=formats.extended_filters,
+            options=formats,
         )
     except Invalid as error:
         raise refused(str(error)) from error
