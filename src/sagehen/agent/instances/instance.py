@@ -316,9 +316,8 @@ class Instance:
             try:
                 await self._models.unload_idle()
             except Exception:
-                log.exception(
-                    "Idle models could not be unloaded.", extra=self._about("models_kept")
-                )
+                about = self._about("models_kept")
+                log.exception("Idle models could not be unloaded.", extra=about)
 
     async def _watch(self) -> str:
         pace = self._node.pace
@@ -333,8 +332,8 @@ class Instance:
                     return running.describe_end()
             healthy = await asyncio.gather(*(running.is_healthy() for running in self._running))
             failed = 0 if all(healthy) else failed + 1
-            if self._slots() != reported_slots:
-                reported_slots = self._slots()
+            if (slots := self._slots()) != reported_slots:
+                reported_slots = slots
                 self._change(InstanceState.IN_SERVICE)
             if failed >= pace.pings_failed_in_a_row:
                 problems = filter(None, (running.ping_problem for running in self._running))
