@@ -6,15 +6,14 @@ read → cut → ┬─ batch ─ answer ─┬→ in order → write
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from sagehen.services.sagemaker.transform.data_processing.processing import Processing
-from sagehen.services.sagemaker.transform.records.batches import Batch, Cutter, RecordsError
+from sagehen.services.sagemaker.transform.records.batches import Batch, RecordsError
 from sagehen.services.sagemaker.transform.records.gzip import Gunzip
 from sagehen.services.sagemaker.transform.runner.batch_results import (
     Batches,
@@ -23,8 +22,10 @@ from sagehen.services.sagemaker.transform.runner.batch_results import (
 )
 from sagehen.services.sagemaker.transform.runner.errors import ObjectError
 from sagehen.services.sagemaker.transform.runner.listing import InputObject
+from sagehen.services.sagemaker.transform.runner.object_plans import ObjectPlans
 from sagehen.services.sagemaker.transform.runner.output_keys import errors_location
 from sagehen.services.sagemaker.transform.runner.outputs import Output, Outputs
+from sagehen.services.sagemaker.transform.runner.parquet import parquet_pieces
 from sagehen.services.sagemaker.transform.runner.reading import ObjectReader
 from sagehen.services.sagemaker.transform.runner.reports import Reports
 from sagehen.services.sagemaker.transform.runner.store import ObjectStore
@@ -46,10 +47,8 @@ class Shared:
     window: Window
     reports: Reports
     batches: Batches
-    """without data processing, which differs by object"""
-    processing_of: Callable[[str], Processing | None]
-    """of the object with a key"""
-    make_cutter: Callable[[], Cutter]
+    """but for what differs by object"""
+    plans: ObjectPlans
     gunzips: bool
     output_type: str | None
     """the content type of outputs"""
@@ -94,8 +93,10 @@ class ObjectTransform:
     def __init__(self, item: InputObject, shared: Shared) -> None:
         self._item = item
         self._shared = shared
-        processing = shared.processing_of(item.source.key)
-        self._batches = replace(shared.batches, processing=processing)
+        self._plan = plan = shared.plans.plan(item.source.key)
+        self._batches = replace(
+            shared.batches, processing=plan.processing, quotes=plan.quoted_newlines
+        )
         self._reader = ObjectReader(shared.store, item)
         self._output = shared.outputs.open(item.output, shared.output_type)
         self._errors: Output | None = None
@@ -141,8 +142,11 @@ class ObjectTransform:
     async def _read(self) -> None:
         """Sends batches as far as the window allows."""
         shared = self._shared
-        cutter = shared.make_cutter()
-        pieces = read_pieces(self._reader, shared.gunzips, shared.large_reads)
+        cutter = self._plan.cutter
+        if self._plan.parquet_as is not None:
+            pieces = parquet_pieces(self._reader, self._plan.parquet_as, shared.large_reads)
+        else:
+            pieces = read_pieces(self._reader, shared.gunzips, shared.large_reads)
         async with aclosing(pieces):
             async for piece in pieces:
                 for batch in cutter.feed(piece):

@@ -35,7 +35,7 @@ class ObjectReader:
         """Returns the beginning, which is the whole of a small object."""
         if self._size == 0:
             return b""
-        piece = await self._read(0, FIRST_BYTES)
+        piece = await self.read(0, FIRST_BYTES)
         self._size, self._etag = piece.object_size, piece.etag
         self._position = len(piece.data)
         return piece.data
@@ -66,10 +66,10 @@ class ObjectReader:
         start = self._position
         length = min(RANGE_BYTES, self._size - start)
         self._position += length
-        return asyncio.create_task(self._read(start, length))
+        return asyncio.create_task(self.read(start, length))
 
-    async def _read(self, start: int, length: int) -> S3Piece:
-        """Raises ObjectError."""
+    async def read(self, start: int, length: int) -> S3Piece:
+        """Raises ObjectError or Unavailable."""
         source = self._item.source
         try:
             return await self._store.read(source.bucket, source.key, start, length, self._etag)

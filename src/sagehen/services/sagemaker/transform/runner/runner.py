@@ -10,20 +10,14 @@ import msgspec
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid
 from sagehen.link.upstream import open_upstreams
-from sagehen.services.sagemaker.transform.data_processing.errors import FilterError
-from sagehen.services.sagemaker.transform.data_processing.processing import (
-    Processing,
-    processing_of,
-)
-from sagehen.services.sagemaker.transform.format_options import read_format_options
 from sagehen.services.sagemaker.transform.runner.attempts import Retries
 from sagehen.services.sagemaker.transform.runner.batch_results import Batches
 from sagehen.services.sagemaker.transform.runner.capture import write_manifests
-from sagehen.services.sagemaker.transform.runner.cutting import cutter_maker, payload_bytes
 from sagehen.services.sagemaker.transform.runner.errors import JobError, ObjectError
 from sagehen.services.sagemaker.transform.runner.instances import Connect, Instances
-from sagehen.services.sagemaker.transform.runner.invocation import header_lines
+from sagehen.services.sagemaker.transform.runner.invocation import Invoker
 from sagehen.services.sagemaker.transform.runner.listing import InputObject, list_inputs
+from sagehen.services.sagemaker.transform.runner.object_plans import ObjectPlans, payload_bytes
 from sagehen.services.sagemaker.transform.runner.object_transform import (
     CONCURRENT_READS,
     ObjectResult,
@@ -49,6 +43,7 @@ from sagehen.services.sagemaker.transform.runner.window import Window, window_by
 from sagehen.services.sagemaker.transform.runner_messages import (
     InstanceAddress,
     RunnerEnded,
+    RunnerSettings,
     RunnerSpec,
 )
 
@@ -121,9 +116,8 @@ class Runner:
 
     async def _run(self) -> RunnerEnded:
         tolerance = self._tolerance()
-        lines = header_lines(self._spec.content_type, self._spec.accept)
         await self._settings_known.wait()
-        transform = self._transformer(lines, tolerance)
+        transform = self._transformer(tolerance)
         inputs: asyncio.Queue[_Numbered | None] = asyncio.Queue()
         listing = asyncio.create_task(self._list(inputs))
         try:
@@ -169,14 +163,13 @@ class Runner:
         self._reports.log(describe(own), address.instance_id)
         return own.max_concurrent
 
-    def _transformer(self, lines: bytes, tolerance: Tolerance | None) -> Transform:
+    def _transformer(self, tolerance: Tolerance | None) -> Transform:
         """Raises JobError or Invalid."""
         spec, settings = self._spec, self._settings
         assert settings is not None
-        processing = self._processing()
-        limits = (spec.timeout_seconds, spec.max_retries)
-        retries = Retries(self.instances, self._clock, lines, *limits)
-        quotes = read_format_options(spec.options).csv_quoted_newlines
+        plans = self._plans(settings)
+        invoker = Invoker(plans.content_type, spec.accept, spec.timeout_seconds)
+        retries = Retries(self.instances, self._clock, invoker, spec.max_retries)
         shared = Shared(
             store=self._store,
             outputs=self.outputs,
@@ -186,27 +179,25 @@ class Runner:
                 retries.answer,
                 spec.split_type,
                 spec.assemble_with,
-                quotes=quotes,
                 may_fail=lambda: tolerance is not None,
             ),
-            processing_of=lambda key: processing_of(spec, key),
-            make_cutter=cutter_maker(spec, settings),
+            plans=plans,
             gunzips=spec.compression == "Gzip",
             output_type=spec.accept,
             large_reads=asyncio.Semaphore(CONCURRENT_READS),
         )
-        if not settings.max_payload_mb and spec.split_type == "None" and processing is None:
-            streams = Streams(self.instances, self._clock, lines, *limits, spec.assemble_with)
+        if plans.streams:
+            streams = Streams(retries, spec.assemble_with == "Line")
             return lambda item: stream_object(item, shared, streams)
         return lambda item: ObjectTransform(item, shared).run()
 
-    def _processing(self) -> Processing | None:
+    def _plans(self, settings: RunnerSettings) -> ObjectPlans:
         """Raises JobError or Invalid."""
         try:
-            return processing_of(self._spec, "")
-        except FilterError as error:
+            return ObjectPlans(self._spec, settings)
+        except JobError as error:
             self._reports.log(str(error))
-            raise JobError(error.failure, "") from error
+            raise JobError(error.error, "") from error
 
     # Objects
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import io
 import json
 
 import pytest
@@ -498,3 +499,52 @@ async def test_a_filter_that_is_refused_late_fails_the_job(
     assert await job.run(spec, container) == RunnerEnded(error="ClientError")
     assert "only single range filters" in job.of(RunnerLog)[-1].line
     assert container.payloads == []
+
+
+async def test_parquet_becomes_csv(job: TransformRun, store: MemoryStore) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    data = io.BytesIO()
+    rows = [str(number) for number in range(20_000)]
+    parquet.write_table(arrow.table({"a": range(20_000), "b": rows}), data, row_group_size=7000)
+    store.objects["in", "data/x.parquet"] = data.getvalue()
+    store.objects["in", "data/y.csv"] = b"1,y\n"
+    store.objects["in", "data/z.parquet"] = b"PAR1 nonsense"
+
+    ended = await job.run(make_spec(content_type="text/csv"), Container(upper))
+
+    assert ended == RunnerEnded(error="ClientError")
+    outputs = store.outputs()
+    lines = outputs["results/x.parquet.out"].splitlines()
+    assert (len(lines), lines[19_999]) == (20_000, b'19999,"19999"')
+    assert outputs["results/y.csv.out"] == b"1,Y\n"
+    assert outputs.keys() == {"results/x.parquet.out", "results/y.csv.out"}
+
+
+async def test_a_pipeline_passes_answers_on(job: TransformRun, store: MemoryStore) -> None:
+    store.objects["in", "data/x"] = b"a\nb"
+
+    async def twice(payload: bytes) -> bytes:
+        return payload * 2
+
+    first, second = Container(upper), Container(twice)
+    spec = make_spec(content_type="text/csv", accept="text/plain")
+    runner = job.start(spec, first, second, is_pipeline=True)
+
+    assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded()
+    assert store.outputs() == {"results/x.out": b"A\nBA\nB\n"}
+    assert first.headers == [b"Content-Type: text/csv\r\n"]
+    assert second.headers == [b"Content-Type: text/upper\r\nAccept: text/plain\r\n"]
+
+
+async def test_a_pipeline_ends_at_an_error(job: TransformRun, store: MemoryStore) -> None:
+    store.objects["in", "data/x"] = b"a"
+
+    async def refuse(payload: bytes) -> tuple[int, bytes]:
+        return 400, b"no"
+
+    second = Container(upper)
+    runner = job.start(make_spec(), Container(refuse), second, is_pipeline=True)
+
+    assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded(error="ClientError")
+    assert second.payloads == []
