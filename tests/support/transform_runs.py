@@ -132,6 +132,7 @@ class Container:
     def __init__(self, predict: Callable[[bytes], Awaitable[bytes | tuple[int, bytes]]]) -> None:
         self._predict = predict
         self.payloads: list[bytes] = []
+        self.headers: list[bytes] = []
         self.busy = 0
         self.most_busy = 0
         self.is_reachable = True
@@ -178,6 +179,7 @@ class _Call:
         self, receiver: Receiver, path: bytes, header_lines: bytes, body: list[bytes], size: int
     ) -> None:
         self._receiver, self._size = receiver, size
+        self._container.headers.append(header_lines)
         self.write(b"".join(body))
 
     def write(self, data: bytes) -> None:
@@ -196,7 +198,7 @@ class _Call:
     async def _answer(self) -> None:
         receiver = self._receiver
         assert receiver is not None
-        headers: Headers = []
+        headers: Headers = [(b"Content-Type", b"text/upper")]
         try:
             status, body = await self._container.ask(self._body)
         except ConnectionError:
@@ -233,11 +235,21 @@ class TransformRun:
         self.parameters = LocalAnswer(404, b"")
 
     async def run(self, spec: RunnerSpec, *containers: Container) -> RunnerEnded:
+        """Whatever becomes of the job, nothing is left over."""
+        runner = self.start(spec, *containers)
         async with asyncio.timeout(30):
-            return await self.start(spec, *containers).run()
+            ended = await runner.run()
+        assert runner._window.used == 0
+        assert not runner.outputs._open
+        for instance in runner.instances._instances.values():
+            assert instance.free == instance.slots
+        return ended
 
-    def start(self, spec: RunnerSpec, *containers: Container) -> Runner:
-        """Returns a runner that knows its instances, and does not run yet."""
+    def start(self, spec: RunnerSpec, *containers: Container, is_pipeline: bool = False) -> Runner:
+        """Returns a runner that knows its instances, and does not run yet.
+
+        With `is_pipeline`, the containers are those of one instance.
+        """
         by_address = {f"link:{number}": entry for number, entry in enumerate(containers)}
         runner = Runner(
             spec,
@@ -247,9 +259,13 @@ class TransformRun:
             lambda address, _: by_address[address],
             self._parameters,
         )
-        runner.instances.update(
+        instances = [
             InstanceAddress(instance_id=f"i-{address}", address=address) for address in by_address
-        )
+        ]
+        if is_pipeline:
+            first = instances[0]
+            instances = [msgspec.structs.replace(first, containers=tuple(by_address))]
+        runner.instances.update(instances)
         return runner
 
     async def _parameters(self, address: str) -> ContainerParameters:

@@ -122,7 +122,9 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class InstanceAddress(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     address: str
-    """as of `link.upstream.open_upstreams`"""
+    """as of `link.upstream.open_upstreams`; of the first container"""
+    containers: tuple[str, ...] = ()
+    """addresses of all containers of a pipeline, in order; empty with one container"""
 
 
 class Instances(msgspec.Struct, frozen=True, kw_only=True, tag="instances"):

@@ -190,7 +190,11 @@ def _plan_run(facts: Facts, progress: TransformProgress) -> JobStep:
 def _ready(reports: Reports, job: TransformJobRecord) -> tuple[InstanceAddress, ...]:
     found = (reports.get(instance_id) for instance_id in instance_ids(job))
     return tuple(
-        InstanceAddress(instance_id=report.instance_id, address=report.address)
+        InstanceAddress(
+            instance_id=report.instance_id,
+            address=report.address,
+            containers=tuple(container.address for container in report.containers),
+        )
         for report in found
         if report is not None
         and report.state is InstanceState.IN_SERVICE

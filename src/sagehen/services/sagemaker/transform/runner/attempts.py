@@ -10,9 +10,9 @@ from sagehen.services.sagemaker.transform.runner.instances import Instances
 from sagehen.services.sagemaker.transform.runner.invocation import (
     Answer,
     InstanceLost,
+    Invoker,
     NotStarted,
     TimedOut,
-    invoke,
 )
 
 __all__ = ["MAX_LOSSES", "Retries", "Retry", "failed_answer"]
@@ -70,9 +70,7 @@ class Retries:
 
     instances: Instances
     clock: Clock
-    lines: bytes
-    """of the header"""
-    timeout_seconds: float
+    invoker: Invoker
     max_retries: int
 
     async def answer(self, payload: bytes) -> bytes:
@@ -83,9 +81,7 @@ class Retries:
             async with self.instances.slot(is_urgent=is_again) as instance:
                 is_again = True
                 try:
-                    answer = await invoke(
-                        instance.upstreams, self.lines, payload, self.timeout_seconds
-                    )
+                    answer = await self.invoker.ask(instance.stages, payload)
                 except NotStarted:
                     self.instances.unreachable(instance)
                     continue

@@ -29,9 +29,10 @@ Unavailable."""
 class Instance:
     """An instance: `free` slots of `slots` take requests, unless it pauses."""
 
-    def __init__(self, address: InstanceAddress, upstreams: Upstreams) -> None:
+    def __init__(self, address: InstanceAddress, stages: tuple[Upstreams, ...]) -> None:
         self.address = address
-        self.upstreams = upstreams
+        self.stages = stages
+        """of its containers, in order"""
         self.slots = 0
         self.free = 0
         self.is_removed = False
@@ -80,8 +81,9 @@ class Instances:
                 self._end_pause(instance)
             elif address not in self._preparing:
                 if instance is None:
-                    upstreams = self._connect(address.address, self._clock)
-                    instance = self._instances[address] = Instance(address, upstreams)
+                    containers = address.containers or (address.address,)
+                    stages = tuple(self._connect(entry, self._clock) for entry in containers)
+                    instance = self._instances[address] = Instance(address, stages)
                 task = asyncio.create_task(self._prepare_instance(instance))
                 self._preparing[address] = task
 
@@ -108,13 +110,15 @@ class Instances:
     def close_idle(self) -> None:
         now = self._clock.monotonic()
         for instance in self._instances.values():
-            instance.upstreams.close_idle(now)
+            for upstreams in instance.stages:
+                upstreams.close_idle(now)
 
     def close(self) -> None:
         for address in list(self._instances):
             instance = self._instances[address]
             self._remove(address)
-            instance.upstreams.abort()
+            for upstreams in instance.stages:
+                upstreams.abort()
 
     async def _take(self, is_urgent: bool) -> Instance:
         waiter: asyncio.Future[Instance] = asyncio.get_running_loop().create_future()
@@ -170,7 +174,8 @@ class Instances:
         task = self._preparing.pop(address, None)
         if task is not None:
             task.cancel()
-        instance.upstreams.close()
+        for upstreams in instance.stages:
+            upstreams.close()
 
     def _end_pause(self, instance: Instance) -> None:
         if instance.pause is not None:

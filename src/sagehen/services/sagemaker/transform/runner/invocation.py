@@ -1,7 +1,8 @@
-"""One request to a container, and its answer in memory."""
+"""One request to the containers of an instance, and its answer in memory."""
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from sagehen.base.errors import SagehenError
@@ -9,7 +10,7 @@ from sagehen.http1.fields import Headers
 from sagehen.link.upstream import INVOCATIONS, Upstream, Upstreams
 from sagehen.services.sagemaker.transform.runner.errors import JobError
 
-__all__ = ["Answer", "InstanceLost", "NotStarted", "TimedOut", "header_lines", "invoke"]
+__all__ = ["Answer", "InstanceLost", "Invoker", "NotStarted", "TimedOut", "header_lines"]
 
 NOT_STARTED = b"x-sagehen-not-started"
 """With 503: the container did not begin, and will not."""
@@ -34,6 +35,7 @@ class TimedOut(SagehenError):
 class Answer(NamedTuple):
     status: int
     body: bytes
+    content_type: str | None = None
 
     @property
     def is_success(self) -> bool:
@@ -50,16 +52,43 @@ def header_lines(content_type: str | None, accept: str | None) -> bytes:
     return lines.encode()
 
 
-async def invoke(
-    upstreams: Upstreams, lines: bytes, payload: bytes, timeout_seconds: float
-) -> Answer:
-    """Raises NotStarted, InstanceLost or TimedOut."""
+class Invoker:
+    """Asks the containers of an instance, one after another: each gets the answer of the one before
+    it, and only the last gets Accept."""
+
+    def __init__(
+        self, content_type: str | None, accept: str | None, timeout_seconds: float
+    ) -> None:
+        """Raises JobError."""
+        self.lines = header_lines(content_type, accept)
+        """to an only container"""
+        self._first_lines = header_lines(content_type, None)
+        self._accept = accept
+        self.timeout_seconds = timeout_seconds
+
+    async def ask(self, stages: Sequence[Upstreams], payload: bytes) -> Answer:
+        """Raises NotStarted, InstanceLost or TimedOut."""
+        try:
+            async with asyncio.timeout(self.timeout_seconds):
+                if len(stages) == 1:
+                    return await _ask(stages[0], self.lines, payload)
+                answer = await _ask(stages[0], self._first_lines, payload)
+                for upstreams in stages[1:]:
+                    if not answer.is_success:
+                        break
+                    accept = self._accept if upstreams is stages[-1] else None
+                    lines = header_lines(answer.content_type, accept)
+                    answer = await _ask(upstreams, lines, answer.body)
+                return answer
+        except TimeoutError as error:
+            raise TimedOut(f"No answer came within {self.timeout_seconds:g} s.") from error
+
+
+async def _ask(upstreams: Upstreams, lines: bytes, payload: bytes) -> Answer:
+    """Raises NotStarted or InstanceLost."""
     exchange = _Exchange(upstreams, lines, payload)
     try:
-        async with asyncio.timeout(timeout_seconds):
-            answer = await exchange.run()
-    except TimeoutError as error:
-        raise TimedOut(f"No answer came within {timeout_seconds:g} s.") from error
+        answer = await exchange.run()
     finally:
         exchange.release()
     if answer.status == 503 and exchange.is_not_started:
@@ -80,10 +109,10 @@ class _Exchange:
         self._drained.set()
         self._sending: asyncio.Task[None] | None = None
         self._status = 0
+        self._headers: Headers = []
         self._pieces: list[bytes] = []
         self._size = 0
         self._is_ended = False
-        self.is_not_started = False
 
     async def run(self) -> Answer:
         upstream = self._upstreams.take(self)
@@ -106,6 +135,16 @@ class _Exchange:
         for start in range(FIRST_PIECE_BYTES, len(payload), FIRST_PIECE_BYTES):
             await self._drained.wait()
             upstream.write(bytes(payload[start : start + FIRST_PIECE_BYTES]))
+
+    @property
+    def is_not_started(self) -> bool:
+        return self._field(NOT_STARTED) is not None
+
+    def _field(self, field_name: bytes) -> str | None:
+        for name, value in self._headers:
+            if name.lower() == field_name:
+                return value.decode("latin-1")
+        return None
 
     def _fail(self, error: SagehenError) -> None:
         if not self._answer.done():
@@ -131,8 +170,7 @@ class _Exchange:
     def answer_interim(self, status: int, headers: Headers) -> None: ...
 
     def answer_begins(self, status: int, headers: Headers, length: int | None) -> None:
-        self._status = status
-        self.is_not_started = any(name.lower() == NOT_STARTED for name, _ in headers)
+        self._status, self._headers = status, headers
 
     def answer_continues(self, data: bytes) -> None:
         self._pieces.append(data)
@@ -144,7 +182,7 @@ class _Exchange:
         self._is_ended = True
         if not self._answer.done():
             body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            self._answer.set_result(Answer(self._status, body))
+            self._answer.set_result(Answer(self._status, body, self._field(b"content-type")))
 
     def answer_breaks(self) -> None:
         self._is_ended = True

@@ -15,7 +15,7 @@ from sagehen.services.sagemaker.transform.runner.batch_results import Batches
 from sagehen.services.sagemaker.transform.runner.capture import write_manifests
 from sagehen.services.sagemaker.transform.runner.errors import JobError, ObjectError
 from sagehen.services.sagemaker.transform.runner.instances import Connect, Instances
-from sagehen.services.sagemaker.transform.runner.invocation import header_lines
+from sagehen.services.sagemaker.transform.runner.invocation import Invoker
 from sagehen.services.sagemaker.transform.runner.listing import InputObject, list_inputs
 from sagehen.services.sagemaker.transform.runner.object_plans import ObjectPlans, payload_bytes
 from sagehen.services.sagemaker.transform.runner.object_transform import (
@@ -168,9 +168,8 @@ class Runner:
         spec, settings = self._spec, self._settings
         assert settings is not None
         plans = self._plans(settings)
-        lines = header_lines(plans.content_type, spec.accept)
-        limits = (spec.timeout_seconds, spec.max_retries)
-        retries = Retries(self.instances, self._clock, lines, *limits)
+        invoker = Invoker(plans.content_type, spec.accept, spec.timeout_seconds)
+        retries = Retries(self.instances, self._clock, invoker, spec.max_retries)
         shared = Shared(
             store=self._store,
             outputs=self.outputs,
@@ -188,7 +187,7 @@ class Runner:
             large_reads=asyncio.Semaphore(CONCURRENT_READS),
         )
         if plans.streams:
-            streams = Streams(self.instances, self._clock, lines, *limits, spec.assemble_with)
+            streams = Streams(retries, spec.assemble_with == "Line")
             return lambda item: stream_object(item, shared, streams)
         return lambda item: ObjectTransform(item, shared).run()
 

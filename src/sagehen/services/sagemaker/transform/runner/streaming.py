@@ -4,6 +4,7 @@ size."""
 import asyncio
 from collections import deque
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
@@ -11,10 +12,13 @@ from sagehen.http1.client import ClientConnection
 from sagehen.http1.fields import Headers
 from sagehen.http1.pool import CONNECT_TIMEOUT_SECONDS, open_connection
 from sagehen.services.sagemaker.transform.records.batches import RecordsError
-from sagehen.services.sagemaker.transform.runner.attempts import MAX_REASON_CHARACTERS, Retry
+from sagehen.services.sagemaker.transform.runner.attempts import (
+    MAX_REASON_CHARACTERS,
+    Retries,
+    Retry,
+)
 from sagehen.services.sagemaker.transform.runner.batch_results import FailedRecord
 from sagehen.services.sagemaker.transform.runner.errors import BatchError, ObjectError
-from sagehen.services.sagemaker.transform.runner.instances import Instances
 from sagehen.services.sagemaker.transform.runner.invocation import (
     NOT_STARTED,
     Answer,
@@ -34,10 +38,15 @@ from sagehen.services.sagemaker.transform.runner.reading import ObjectReader
 
 __all__ = ["Streams", "stream_object"]
 
+NO_PIPELINES = (
+    "MaxPayloadInMB 0 streams whole objects through one container, and this model is a pipeline of "
+    "several. Set MaxPayloadInMB to at most 100."
+)
 HELD_BYTES = 2**20
 """of an answer in memory, before the container has to wait for S3"""
 
 
+@dataclass(frozen=True)
 class Streams:
     """What all streamed objects share; the others of `Shared` are of objects that are cut.
 
@@ -45,46 +54,38 @@ class Streams:
     its length first.
     """
 
-    def __init__(
-        self,
-        instances: Instances,
-        clock: Clock,
-        lines: bytes,
-        timeout_seconds: float,
-        max_retries: int,
-        assemble_with: str,
-    ) -> None:
-        self.instances = instances
-        self.clock = clock
-        self.lines = lines
-        self.timeout_seconds = timeout_seconds
-        self.max_retries = max_retries
-        self.ends_with_newline = assemble_with == "Line"
+    retries: Retries
+    ends_with_newline: bool
+    """AssembleWith is Line"""
 
 
 async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> ObjectResult:
     """Raises ObjectError, JobError or Unavailable; then there is no output."""
     if item.problem is not None:
         raise ObjectError("ClientError", item.problem)
-    retry = Retry(streams.clock, streams.max_retries)
+    retries = streams.retries
+    instances = retries.instances
+    retry = Retry(retries.clock, retries.max_retries)
     is_again = False
     while True:
-        async with streams.instances.slot(is_urgent=is_again) as instance:
+        async with instances.slot(is_urgent=is_again) as instance:
             is_again = True
+            if len(instance.stages) > 1:
+                raise ObjectError("ClientError", NO_PIPELINES)
             attempt = _Attempt(item, shared, streams)
             try:
                 answer = await attempt.run(instance.address.address)
             except NotStarted:
-                streams.instances.unreachable(instance)
+                instances.unreachable(instance)
                 continue
             except InstanceLost as error:
-                streams.instances.unreachable(instance)
+                instances.unreachable(instance)
                 await retry.lost(error)
                 continue
             except TimedOut as error:
                 timed_out, answer = error, None
             else:
-                streams.instances.answered(instance)
+                instances.answered(instance)
         try:
             if answer is None:
                 await retry.timed_out(timed_out)
@@ -122,18 +123,18 @@ class _Attempt:
         Raises NotStarted, InstanceLost, TimedOut or ObjectError.
         """
         exchange = _Exchange()
+        invoker = self._streams.retries.invoker
         output = self._shared.outputs.open(self._item.output, self._shared.output_type)
         is_whole = False
         try:
-            async with asyncio.timeout(self._streams.timeout_seconds):
-                await exchange.connect(address, self._streams)
+            async with asyncio.timeout(invoker.timeout_seconds):
+                await exchange.connect(address, invoker.lines, self._streams.retries.clock)
                 answer = await self._exchange(exchange, output)
             if answer.is_success:
                 await output.finish()
                 is_whole = True
         except TimeoutError as error:
-            seconds = self._streams.timeout_seconds
-            raise TimedOut(f"No answer came within {seconds:g} s.") from error
+            raise TimedOut(f"No answer came within {invoker.timeout_seconds:g} s.") from error
         except RecordsError as error:
             raise ObjectError("ClientError", str(error)) from error
         finally:
@@ -177,18 +178,18 @@ class _Exchange:
         self._is_broken = False
         self.ended_line = False
 
-    async def connect(self, address: str, streams: Streams) -> None:
+    async def connect(self, address: str, lines: bytes, clock: Clock) -> None:
         """Raises NotStarted."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                connection = await open_connection(address, _connection_of_one_call, streams.clock)
+                connection = await open_connection(address, _connection_of_one_call, clock)
         except OSError as error:  # includes TimeoutError
             raise NotStarted("The container cannot be reached.") from error
         self._connection = connection
         connection.begin(self)
         connection.write(
             b"POST /invocations HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            b"Transfer-Encoding: chunked\r\n%b\r\n" % streams.lines
+            b"Transfer-Encoding: chunked\r\n%b\r\n" % lines
         )
 
     async def write(self, data: bytes) -> None:

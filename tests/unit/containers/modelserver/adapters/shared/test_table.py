@@ -1,7 +1,11 @@
 import math
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sagehen.containers.modelserver.adapters.shared import table as tables
 from sagehen.containers.modelserver.adapters.shared.table import parse_csv, parse_libsvm
 
 
@@ -34,6 +38,44 @@ def test_csv(body, count, columns, expected):
 def test_what_is_no_csv_of_numbers(body):
     with pytest.raises(ValueError, match=r"could not convert|cells"):
         parse_csv(body)
+
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, width=32).map(repr),
+    st.floats().map(repr),
+    st.integers(-(10**20), 10**20).map(str),
+    st.sampled_from(
+        ["", " 1", "1 ", "-0", "+1", ".5", "1.", "01", "1_0", "1e400", "nan", "x", "[1]"]
+    ),
+)
+
+
+def outcome(body):
+    try:
+        table = parse_csv(body)
+    except ValueError as error:
+        return str(error)
+    return table.count, table.columns, table.cells.tobytes()
+
+
+@given(st.lists(st.lists(NUMBERS, min_size=1, max_size=3), min_size=2, max_size=5))
+def test_plain_numbers_are_read_like_others(rows):
+    body = "\n".join(",".join(row) for row in rows).encode()
+    quick = outcome(body)
+    with patch.object(tables, "_add_plain", return_value=False):
+        assert outcome(body) == quick
+
+
+def test_many_rows_are_read_the_quick_way():
+    with patch.object(tables, "_numbers", None):
+        table = parse_csv(b"1.5,-2\r\n" * 1000)
+    assert (table.count, table.columns) == (1000, 2)
+    assert table.cells.tolist() == [1.5, -2] * 1000
+
+
+def test_an_error_names_its_line():
+    with pytest.raises(ValueError, match="line 700 has 1 cells"):
+        parse_csv(b"1,2\n" * 699 + b"3\n" + b"1,2\n" * 50)
 
 
 def test_libsvm_counts_as_xgboost_does_where_it_reads_training_data():

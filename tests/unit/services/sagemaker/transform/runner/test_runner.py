@@ -519,3 +519,32 @@ async def test_parquet_becomes_csv(job: TransformRun, store: MemoryStore) -> Non
     assert (len(lines), lines[19_999]) == (20_000, b'19999,"19999"')
     assert outputs["results/y.csv.out"] == b"1,Y\n"
     assert outputs.keys() == {"results/x.parquet.out", "results/y.csv.out"}
+
+
+async def test_a_pipeline_passes_answers_on(job: TransformRun, store: MemoryStore) -> None:
+    store.objects["in", "data/x"] = b"a\nb"
+
+    async def twice(payload: bytes) -> bytes:
+        return payload * 2
+
+    first, second = Container(upper), Container(twice)
+    spec = make_spec(content_type="text/csv", accept="text/plain")
+    runner = job.start(spec, first, second, is_pipeline=True)
+
+    assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded()
+    assert store.outputs() == {"results/x.out": b"A\nBA\nB\n"}
+    assert first.headers == [b"Content-Type: text/csv\r\n"]
+    assert second.headers == [b"Content-Type: text/upper\r\nAccept: text/plain\r\n"]
+
+
+async def test_a_pipeline_ends_at_an_error(job: TransformRun, store: MemoryStore) -> None:
+    store.objects["in", "data/x"] = b"a"
+
+    async def refuse(payload: bytes) -> tuple[int, bytes]:
+        return 400, b"no"
+
+    second = Container(upper)
+    runner = job.start(make_spec(), Container(refuse), second, is_pipeline=True)
+
+    assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded(error="ClientError")
+    assert second.payloads == []
