@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from sagehen.base.home import prepare_home
 from sagehen.frame import tags
-from sagehen.frame.container_specs import InstanceState
+from sagehen.frame.container_specs import InstanceOwner, InstanceState
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS
 from sagehen.frame.routes import RouteTable
 from sagehen.services.sagemaker.hosting import (
@@ -290,6 +290,14 @@ async def test_instances_that_no_row_speaks_of_are_stopped(control) -> None:
     control.agent.states["i-stray"] = InstanceState.IN_SERVICE
     async with control.running():
         await control.until(lambda: not control.agent.states)
+    assert set(control.agent.asked) == {("delete", "i-stray")}
+
+
+async def test_instances_of_transform_jobs_are_left_alone(control) -> None:
+    control.agent.states |= dict.fromkeys(("i-batch", "i-stray"), InstanceState.IN_SERVICE)
+    control.agent.owners["i-batch"] = InstanceOwner.TRANSFORM_JOB
+    async with control.running():
+        await control.until(lambda: "i-stray" not in control.agent.states)
     assert set(control.agent.asked) == {("delete", "i-stray")}
 
 
