@@ -7,8 +7,10 @@ import json
 
 import pytest
 
+from sagehen.frame.s3_client import S3Error
 from sagehen.http1.call import LocalAnswer
 from sagehen.services.sagemaker.transform.runner import outputs
+from sagehen.services.sagemaker.transform.runner import runner as runner_module
 from sagehen.services.sagemaker.transform.runner_messages import (
     Capture,
     Done,
@@ -344,6 +346,23 @@ async def test_too_many_failed_records_fail_the_job(job: TransformRun, store: Me
     assert store.outputs().keys() == {"results/x.out", "results/x.errors.jsonl"}
 
 
+@pytest.mark.parametrize(("tolerated", "most_requests"), [("3", 30), ("1%", 2500)])
+async def test_the_search_ends_when_too_many_have_failed(
+    job: TransformRun, store: MemoryStore, tolerated: str, most_requests: int
+) -> None:
+    store.objects["in", "data/x"] = b"bad\n" * 5000
+
+    async def refuse(payload: bytes) -> tuple[int, bytes]:
+        return 400, b""
+
+    container = Container(refuse)
+    ended = await job.run(make_spec(options={"MAX_FAILED_RECORDS": tolerated}), container)
+
+    assert ended == RunnerEnded(error="ClientError")
+    assert len(container.payloads) < most_requests
+    assert store.outputs() == {}
+
+
 async def test_an_object_of_failed_records_only_has_no_output(
     job: TransformRun, store: MemoryStore
 ) -> None:
@@ -548,3 +567,46 @@ async def test_a_pipeline_ends_at_an_error(job: TransformRun, store: MemoryStore
 
     assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded(error="ClientError")
     assert second.payloads == []
+
+
+async def test_listing_waits_for_the_objects_before(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "LISTED_AHEAD", 5)
+    for number in range(40):
+        store.objects["in", f"data/{number:03}"] = b"x"
+    gate = asyncio.Event()
+
+    async def hold(payload: bytes) -> bytes:
+        await gate.wait()
+        return payload
+
+    runner = job.start(make_spec(), Container(hold))
+    running = asyncio.create_task(runner.run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    known = job.of(Progress)[-1]
+    assert (known.objects_known < 25, known.is_listed) == (True, False)
+
+    gate.set()
+    assert await asyncio.wait_for(running, 30) == RunnerEnded()
+    assert len(store.outputs()) == 40
+
+
+async def test_a_listing_that_breaks_off_fails_the_job(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "LISTED_AHEAD", 2)
+    for number in range(20):
+        store.objects["in", f"data/{number:03}"] = b"x"
+    list_page = store.list_page
+
+    async def break_off(bucket: str, prefix: str, after: str = "") -> object:
+        if after:
+            raise S3Error("AccessDenied", 403, "Access Denied")
+        return await list_page(bucket, prefix, after)
+
+    store.list_page = break_off  # type: ignore[method-assign,assignment]
+    ended = await job.run(make_spec(), Container(upper))
+    assert ended.error == "ClientError"
+    assert "Access Denied" in ended.message
