@@ -243,3 +243,52 @@ def test_what_is_wrong_with_the_variables_is_said_at_create_model(
             PrimaryContainer={"Image": IMAGE, "Environment": environment},
         )
     assert raised.value.response["Error"]["Code"] == "ValidationException"
+
+
+DOUBLE_LINES = """
+def model_fn(model_dir):
+    return 2.0
+
+def input_fn(body, content_type):
+    text = body if isinstance(body, str) else body.decode()
+    return [float(line) for line in text.split()]
+
+def predict_fn(data, model):
+    return [number * model for number in data]
+
+def output_fn(prediction, accept):
+    return "".join(f"{number}\\n" for number in prediction), "text/csv"
+"""
+
+
+def test_a_transform_jobs_output_answers(offline) -> None:
+    """The whole way: input, a batch transform that joins it, and an endpoint over the output."""
+    offline.put("in/a.csv", "ana,1\nbo,2\n")
+    offline.put("in/b.csv", "cy,3\n")
+    offline.deployer.model("doubling", DOUBLE_LINES)
+    offline.sagemaker.create_transform_job(
+        TransformJobName="nightly",
+        ModelName="doubling",
+        TransformInput={
+            "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://results/in/"}},
+            "ContentType": "text/csv",
+            "SplitType": "Line",
+        },
+        TransformOutput={
+            "S3OutputPath": "s3://results/nightly/",
+            "AssembleWith": "Line",
+            "Accept": "text/csv",
+        },
+        DataProcessing={"InputFilter": "$[1:]", "JoinSource": "Input", "OutputFilter": "$[0,-1]"},
+        TransformResources={"InstanceType": "ml.m5.large", "InstanceCount": 1},
+    )
+
+    def has_ended() -> bool:
+        described = offline.sagemaker.describe_transform_job(TransformJobName="nightly")
+        status = described["TransformJobStatus"]
+        assert status in ("InProgress", "Completed"), described
+        return status == "Completed"
+
+    eventually(has_ended)
+    offline.only("nightly", "nightly/")
+    assert offline.ask("nightly", "cy,9\nana,9\n") == "6.0\n2.0\n"

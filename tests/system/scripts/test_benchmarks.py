@@ -48,6 +48,16 @@ def test_overhead_compares_answers_and_prints_a_table(server):
         assert "apt-get install -y nginx-light" in finished.stderr
 
 
+def test_answers_from_offline_results_stand_next_to_a_models(server):
+    arguments = ("--keys", "2000", "--connections", "2", "--seconds", "0.02", "--at-once")
+    finished = run("offline_results.py", server, *arguments)
+    assert finished.returncode == 0, finished.stderr
+    assert re.search(r"^\| 2,000 \| .* \| \d+ MiB \|$", finished.stdout, re.MULTILINE)
+    assert len(re.findall(r"^\| pages .* µs \|$", finished.stdout, re.MULTILINE)) == 2
+    rows = re.findall(r"^\| 2 \| (.*) \| [\d,]+ \| .* \|$", finished.stdout, re.MULTILINE)
+    assert rows == ["offline results", "XGBoost model"]
+
+
 def test_the_cost_of_a_signature_stands_next_to_botocores(server):
     finished = run("signatures.py", server, "--seconds", "0.1")
     assert finished.returncode == 0, finished.stderr

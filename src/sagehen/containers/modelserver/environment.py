@@ -10,7 +10,13 @@ from typing import NamedTuple
 from sagehen.base.errors import SettingError
 from sagehen.containers.modelserver.gpus import read_gpu_fraction, visible_gpus, worker_gpu
 from sagehen.containers.modelserver.serving.batch_limits import BatchLimits, read_batch_limits
-from sagehen.containers.variables import positive, read_log_level, seconds, switch
+from sagehen.containers.variables import (
+    non_negative,
+    positive,
+    read_log_level,
+    seconds,
+    switch,
+)
 
 __all__ = [
     "Bind",
@@ -79,6 +85,8 @@ MEBIBYTE = 1 << 20
 XGBOOST_MAX_BODY_BYTES = 6 * MEBIBYTE
 XGBOOST_BODY_CAP_BYTES = 20 * MEBIBYTE
 MAX_BODY_BYTES = 25 * MEBIBYTE
+UNLIMITED_BYTES = 1 << 62
+"""for transform jobs that stream whole objects: MaxPayloadInMB 0"""
 CALL_QUEUE_PER_WORKER = 100
 ENVIRONMENTS_BYTES = 10 * 1024 * MEBIBYTE
 STARTUP_SECONDS = 600.0
@@ -141,6 +149,8 @@ class Environment:
     default_accept: str
     """`""` for the adapter's default."""
     inference_output: tuple[str, ...]
+    is_batch: bool
+    """the requests are those of a transform job"""
     ensemble: bool
     max_body_bytes: int
     max_answer_bytes: int | None
@@ -211,6 +221,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         submit_directory=environ.get("SAGEMAKER_SUBMIT_DIRECTORY", ""),
         default_accept=environ.get("SAGEMAKER_DEFAULT_INVOCATIONS_ACCEPT", ""),
         inference_output=_words(environ.get("SAGEMAKER_INFERENCE_OUTPUT", "")),
+        is_batch=bool(environ.get("SAGEMAKER_BATCH")),
         ensemble=environ.get("SAGEMAKER_INFERENCE_ENSEMBLE", "true") == "true",
         max_body_bytes=_max_body_bytes(environ, adapter),
         max_answer_bytes=positive(environ, "TS_MAX_RESPONSE_SIZE", "MMS_MAX_RESPONSE_SIZE"),
@@ -286,10 +297,11 @@ def _port(text: str, name: str) -> int:
 
 
 def _max_body_bytes(environ: Mapping[str, str], adapter: str) -> int:
-    mebibytes = positive(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
+    mebibytes = non_negative(environ, "SAGEMAKER_MAX_PAYLOAD_IN_MB")
+    payload = UNLIMITED_BYTES if mebibytes == 0 else mebibytes and mebibytes * MEBIBYTE
     size = (
         positive(environ, "MAX_CONTENT_LENGTH", "SAGEMAKER_MAX_REQUEST_SIZE")
-        or (mebibytes and mebibytes * MEBIBYTE)
+        or payload
         or positive(environ, "TS_MAX_REQUEST_SIZE", "MMS_MAX_REQUEST_SIZE")
     )
     if adapter == "xgboost":

@@ -17,7 +17,15 @@ from sagehen.frame.offline_results.definition import (
     read_selector,
 )
 
-__all__ = ["MAX_ROW_BYTES", "csv_key", "csv_rows", "json_key", "lines", "row_reader"]
+__all__ = [
+    "MAX_ROW_BYTES",
+    "csv_key",
+    "csv_rows",
+    "json_key",
+    "json_values",
+    "lines",
+    "row_reader",
+]
 
 MAX_ROW_BYTES = 8 * 2**20
 """of results; more than an answer may have"""
@@ -26,7 +34,9 @@ MAX_KEY_BYTES = 1024
 RowReader = Callable[[bytes], tuple[bytes, bytes]]
 """returns a row's key and answer; raises Invalid"""
 
+_NOT_JSON = (msgspec.DecodeError, RecursionError)
 _as_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_as_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _as_text = msgspec.json.Decoder(str).decode
 _as_json = msgspec.json.encode
 _QUOTE = b'"'
@@ -85,6 +95,14 @@ def csv_key(row: bytes, column: int) -> bytes:
 def json_key(row: bytes | msgspec.Raw, path: Sequence[str]) -> bytes:
     """Raises Invalid."""
     return _scalar(_value(row, path), path)
+
+
+def json_values(body: bytes) -> list[msgspec.Raw]:
+    """Returns the elements of a JSON array. Raises Invalid."""
+    try:
+        return _as_array(body)
+    except _NOT_JSON as error:
+        raise Invalid(f"it is not a JSON array ({error}).") from error
 
 
 def _csv_reader(column: int, answer: str) -> RowReader:
@@ -177,7 +195,7 @@ def _value(row: bytes | msgspec.Raw, path: Sequence[str]) -> bytes | msgspec.Raw
 def _object(value: bytes | msgspec.Raw, path: Sequence[str]) -> dict[str, msgspec.Raw]:
     try:
         return _as_object(value)
-    except msgspec.DecodeError as error:
+    except _NOT_JSON as error:
         what = f"its field {'.'.join(path)}" if path else "it"
         raise Invalid(f"{what} is not a JSON object ({error}).") from error
 

@@ -27,8 +27,10 @@ __all__ = [
 _APPLICATION_ID = 0x53474852
 """SGHR, in the header of the file"""
 _FORMAT = 1
-_WRITER_CACHE_KIB = 64 * 1024
-"""of memory, also for sorting; the rest is sorted in temporary files beside the store"""
+_SORTING_KIB = 32 * 1024
+"""of memory, and the same again for pages; the rest is sorted in temporary files"""
+_STAGING_KIB = 2 * 1024
+"""of memory for rows that are written, and read, one after the other"""
 _READER_CACHE_KIB = 2 * 1024
 """of memory, for each store and process. The file is read and not mapped: a disk that fails gives
 an error, where a mapped file would end the process by SIGBUS."""
@@ -106,8 +108,8 @@ def write_store(
     """Writes a store of keys and answers in constant memory; it is durable on return.
 
     Of rows with the same key the last one counts. A process that is killed leaves its drafts, which
-    `remove_drafts` removes. SQLite sorts in the folder that SQLITE_TMPDIR named when this process
-    began. Raises StoreError, and what `rows` raises.
+    `remove_drafts` removes. Changes where SQLite sorts in this process: beside `path`, as /var/tmp
+    may be small. Raises StoreError, and what `rows` raises.
     """
     draft, staging = _drafts(path)
     try:
@@ -168,12 +170,15 @@ def _write(
     write and has no gaps."""
     execute = connection.execute
     execute("ATTACH ? AS staging", (str(staging),))
-    for schema in ("main", "staging"):
-        for setting in _WRITER_PRAGMAS:
-            execute(f"PRAGMA {schema}.{setting}")
+    for schema, cache_kib in (("main", _SORTING_KIB), ("staging", _STAGING_KIB)):
+        # A draft that is not complete is thrown away, so that it needs no journal.
+        execute(f"PRAGMA {schema}.journal_mode = OFF")
+        execute(f"PRAGMA {schema}.synchronous = OFF")
+        execute(f"PRAGMA {schema}.cache_size = -{cache_kib}")
     execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     execute(f"PRAGMA user_version = {_FORMAT}")
     execute("PRAGMA temp_store = FILE")
+    execute(f"PRAGMA temp_store_directory = {_literal(str(staging.parent))}")
     execute("CREATE TABLE staging.staged (key BLOB, answer BLOB)")
     execute("CREATE TABLE about (info BLOB)")
     execute("CREATE TABLE results (key BLOB PRIMARY KEY, answer BLOB) WITHOUT ROWID")
@@ -193,18 +198,14 @@ def _write(
     return info
 
 
-_WRITER_PRAGMAS = (
-    "journal_mode = OFF",
-    "synchronous = OFF",
-    f"cache_size = -{_WRITER_CACHE_KIB}",
-)
-"""A draft that is not complete is thrown away, so that it needs no journal."""
-
-
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     uri = f"file:{quote(str(path))}?{mode}"
     # The loop's thread reads; a test or control's worker thread may have opened it.
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -10,11 +10,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from sagehen.base.errors import Invalid
 from sagehen.frame.offline_results.definition import OfflineResults, read_selector
-from sagehen.frame.offline_results.rows import csv_key, csv_rows, json_key, lines
+from sagehen.frame.offline_results.rows import csv_key, csv_rows, json_key, json_values, lines
 from sagehen.frame.offline_results.store import ResultStore, StoreError
 from sagehen.frame.routes import OfflineRoute
 
@@ -53,7 +51,6 @@ _FORMS = {
     "application/x-jsonlines": _Form.JSON_LINES,
     "application/x-ndjson": _Form.JSON_LINES,
 }
-_as_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class OfflineAnswers:
@@ -64,6 +61,8 @@ class OfflineAnswers:
         self._get = get
         self._selector = read_selector(results.request_key)
         self._is_csv = results.is_csv
+        self._is_broken = False
+        """a look-up has failed; others may succeed"""
 
     def find(self, content_type: str, accept: str, parts: Sequence[bytes]) -> OfflineAnswer | None:
         """Returns None unless the answer of every row is known, in a type that the caller takes."""
@@ -78,11 +77,14 @@ class OfflineAnswers:
             return None
         try:
             answers = self._answers(form, body)
-        except (Invalid, msgspec.DecodeError):
+        except Invalid:
             # A row without a key is as unknown as one with an unknown key.
             return None
         except StoreError as error:
-            log.error("%s", error, extra={"action": "read_offline_results"})
+            if not self._is_broken:
+                # Once: each request may meet it.
+                log.error("%s", error, extra={"action": "read_offline_results"})
+            self._is_broken = True
             return None
         if answers is None:
             return None
@@ -102,7 +104,7 @@ class OfflineAnswers:
         return answers or None
 
     def _keys(self, form: _Form, body: bytes) -> Iterator[bytes]:
-        """Raises Invalid, DecodeError."""
+        """Raises Invalid."""
         selector = self._selector
         if isinstance(selector, int):
             if form is not _Form.CSV:
@@ -111,7 +113,7 @@ class OfflineAnswers:
         if form is _Form.CSV:
             raise Invalid("it has no fields.")
         if form is _Form.JSON_ARRAY:
-            return (json_key(row, selector) for row in _as_array(body))
+            return (json_key(row, selector) for row in json_values(body))
         rows = lines([body]) if form is _Form.JSON_LINES else [body]
         return (json_key(row, selector) for row in rows if row.strip())
 

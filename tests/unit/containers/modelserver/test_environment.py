@@ -52,6 +52,10 @@ def test_the_xgboost_containers_body_limit_and_its_cap():
     asked = {"SAGEHEN_ADAPTER": "xgboost", "MAX_CONTENT_LENGTH": "99999999"}
     assert read_environment(asked).max_body_bytes == 20 << 20
     assert read_environment({"SAGEMAKER_MAX_PAYLOAD_IN_MB": "2"}).max_body_bytes == 2 << 20
+    # A transform job that streams whole objects.
+    streams = {"SAGEMAKER_MAX_PAYLOAD_IN_MB": "0"}
+    assert read_environment(streams).max_body_bytes > 2**60
+    assert read_environment({**streams, "SAGEHEN_ADAPTER": "xgboost"}).max_body_bytes == 20 << 20
 
 
 @pytest.mark.parametrize(

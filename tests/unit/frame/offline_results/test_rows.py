@@ -59,6 +59,8 @@ def test_a_row_has_a_key_and_an_answer(key: str, answer: str, row: bytes, read) 
         ("id", "rest", b"[1,2]", "it is not a JSON object"),
         ("id", "rest", b"7,0.5", "it is not a JSON object"),
         ("id", "rest", b"", "it is not a JSON object"),
+        ("id", "rest", b'{"id":' + b"[" * 100_000, "it is not a JSON object"),
+        ("a.b", "line", b'{"a":{"b":' + b"[" * 100_000, "is not a JSON object"),
         ("id", "rest", b'{"id":null}', "its field id is neither a string nor a number"),
         ("id", "rest", b'{"id":true}', "neither a string nor a number"),
         ("id", "rest", b'{"id":[7]}', "neither a string nor a number"),

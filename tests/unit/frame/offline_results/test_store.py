@@ -1,5 +1,6 @@
 """The store of offline results: written in one go, read by key, refused when it is broken."""
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.base.errors import Invalid
+from sagehen.frame.offline_results import store
 from sagehen.frame.offline_results.store import (
     ResultStore,
     StoreError,
@@ -147,6 +149,35 @@ def test_a_damaged_page_is_an_error_and_no_wrong_answer(path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(StoreError, match="cannot be read"):
         ResultStore(path).get(b"019999")
+
+
+def test_rows_are_sorted_beside_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_SORTING_KIB", 16)
+    folder = tmp_path / "it's a folder"
+    folder.mkdir()
+    seen = set()
+
+    def rows():
+        for number in range(40_000):
+            yield b"%08d" % (number * 7919 % 40_000), b"x" * 100
+
+    def look() -> int:
+        for descriptor in Path("/proc/self/fd").iterdir():
+            with contextlib.suppress(OSError):
+                seen.add(os.readlink(descriptor))
+        return 0
+
+    connect = store._connect
+
+    def watched(path: Path, mode: str) -> sqlite3.Connection:
+        connection = connect(path, mode)
+        connection.set_progress_handler(look, 1000)
+        return connection
+
+    monkeypatch.setattr(store, "_connect", watched)
+    write(folder / "d.v.0.db", rows())
+    sorted_in = {Path(name).parent for name in seen if "etilqs_" in name}
+    assert sorted_in == {folder}
 
 
 def test_a_store_that_cannot_be_written_is_an_error(path: Path) -> None:

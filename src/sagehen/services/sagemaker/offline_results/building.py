@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +17,7 @@ from sagehen.frame.offline_results.store import (
     link_store,
     write_store,
 )
-from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
+from sagehen.services.s3.storage.records import ListingQuery
 from sagehen.services.s3.storage.store import ObjectStore
 
 __all__ = ["BuildReport", "BuildRequest", "build_store"]
@@ -32,6 +33,19 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     results: OfflineResults
     existing: tuple[str, ...] = ()
     """files of other stores: one of the same objects is used again"""
+
+
+class _Object(NamedTuple):
+    """An object to read; there may be a hundred thousand."""
+
+    bucket: str
+    key: str
+    etag: str
+    size: int
+
+    @property
+    def url(self) -> str:
+        return f"s3://{self.bucket}/{self.key}"
 
 
 class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,15 +78,17 @@ def build_store(
         return BuildReport(failure=str(error))
 
 
-def _list_objects(objects: ObjectStore, results: OfflineResults) -> list[ObjectInfo]:
+def _list_objects(objects: ObjectStore, results: OfflineResults) -> list[_Object]:
     """Raises NotFound."""
     location = results.location
-    infos: list[ObjectInfo] = []
+    infos: list[_Object] = []
     query = ListingQuery(prefix=location.key)
     while True:
         page = objects.list_page(location.bucket, query)
         infos += (
-            info for info in page.objects if info.size and not info.key.endswith(_NOT_RESULTS)
+            _Object(info.bucket, info.key, info.etag, info.size)
+            for info in page.objects
+            if info.size and not info.key.endswith(_NOT_RESULTS)
         )
         if not page.truncated:
             break
@@ -82,7 +98,7 @@ def _list_objects(objects: ObjectStore, results: OfflineResults) -> list[ObjectI
     return infos
 
 
-def _fingerprint(results: OfflineResults, infos: Iterable[ObjectInfo]) -> str:
+def _fingerprint(results: OfflineResults, infos: Iterable[_Object]) -> str:
     digest = blake2b(digest_size=_FINGERPRINT_BYTES)
     digest.update(msgspec.json.encode((results.source, results.key, results.answer)))
     for info in infos:
@@ -102,7 +118,7 @@ def _find(folder: Path, files: Sequence[str], fingerprint: str) -> ResultStore |
 
 
 def _rows(
-    objects: ObjectStore, infos: Iterable[ObjectInfo], results: OfflineResults
+    objects: ObjectStore, infos: Iterable[_Object], results: OfflineResults
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yields all keys and answers, in the order of the objects' keys.
 
@@ -121,7 +137,7 @@ def _rows(
 
 
 def _rows_of(
-    info: ObjectInfo,
+    info: _Object,
     rows: Iterator[bytes],
     read: Callable[[bytes], tuple[bytes, bytes]],
 ) -> Iterator[tuple[bytes, bytes]]:
@@ -132,8 +148,8 @@ def _rows_of(
                 yield read(row)
             number += 1
     except Invalid as error:
-        raise Invalid(f"s3://{info.bucket}/{info.key}, row {number}: {error}") from error
+        raise Invalid(f"{info.url}, row {number}: {error}") from error
 
 
-def _changed(info: ObjectInfo) -> Unavailable:
-    return Unavailable(f"s3://{info.bucket}/{info.key} changed while it was read.")
+def _changed(info: _Object) -> Unavailable:
+    return Unavailable(f"{info.url} changed while it was read.")

@@ -61,10 +61,10 @@ class OfflineResultPaths:
         name = request.path["endpoint"]
         with self._database.write() as connection:
             record = endpoints.get_for_update(connection, name)
-            current = record.current if record else None
-            if record is None or current is None or not any(map(_has_results, current.variants)):
+            if record is None or not any(_variants(record)):
                 raise _missing(name)
-            if record.status is not EndpointStatus.IN_SERVICE:
+            current = record.current
+            if record.status is not EndpointStatus.IN_SERVICE or current is None:
                 raise Conflict(
                     f"Endpoint {name} is {record.status.value}. Its results can be refreshed when "
                     "it is InService; an update reads them anyway."

@@ -1,5 +1,6 @@
 """Transform jobs and their progress as they are stored."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -15,10 +16,20 @@ __all__ = [
     "TransformProgress",
     "TransformStage",
     "TransformStatus",
+    "options_of",
 ]
 
 OPTION_PREFIX = "SAGEHEN_TRANSFORM_"
 """of variables of the job that are Sagehen's options, and that containers do not get"""
+
+
+def options_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """Returns Sagehen's own options, without their prefix."""
+    return {
+        name.removeprefix(OPTION_PREFIX): value
+        for name, value in environment.items()
+        if name.startswith(OPTION_PREFIX)
+    }
 
 
 class TransformStatus(StrEnum):
@@ -79,13 +90,7 @@ class TransformJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
     @property
     def options(self) -> dict[str, str]:
-        """Sagehen's own options, without their prefix."""
-        environment: dict[str, str] = self.definition.get("Environment", {})
-        return {
-            name.removeprefix(OPTION_PREFIX): value
-            for name, value in environment.items()
-            if name.startswith(OPTION_PREFIX)
-        }
+        return options_of(self.definition.get("Environment", {}))
 
 
 class TransformProgress(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,14 @@ from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.errors import not_built, quota_exceeded, refused
 from sagehen.services.sagemaker.hosting.containers import containers_of
 from sagehen.services.sagemaker.hosting.records import ModelRecord
-from sagehen.services.sagemaker.transform.job_records import OPTION_PREFIX
+from sagehen.services.sagemaker.transform.data_processing.checks import check_data_processing
+from sagehen.services.sagemaker.transform.format_options import (
+    FORMAT_OPTIONS,
+    read_format_options,
+)
+from sagehen.services.sagemaker.transform.job_records import OPTION_PREFIX, options_of
+from sagehen.services.sagemaker.transform.runner.tolerance import NAME as MAX_FAILED_RECORDS
+from sagehen.services.sagemaker.transform.runner.tolerance import parse_tolerance
 
 __all__ = ["check_model", "check_transform_job"]
 
@@ -36,6 +43,7 @@ def check_transform_job(params: dict[str, Any], settings: Settings, objects: Obj
     _check_payload(params)
     _check_resources(params["TransformResources"], settings)
     _check_environment(params.get("Environment", {}))
+    _check_processing(params)
     check_bucket("TransformOutput.S3OutputPath", params["TransformOutput"]["S3OutputPath"], objects)
     capture = params.get("DataCaptureConfig")
     if capture is not None:
@@ -111,13 +119,43 @@ def _check_resources(resources: dict[str, Any], settings: Settings) -> None:
 
 
 def _check_environment(environment: dict[str, str]) -> None:
+    options = options_of(environment)
+    if unknown := sorted(options.keys() - set(_OPTIONS)):
+        known = ", ".join(OPTION_PREFIX + name for name in _OPTIONS)
+        raise refused(
+            f"There is no option {OPTION_PREFIX}{unknown[0]} of transform jobs. There are {known}."
+        )
     try:
         instance_fraction([environment])
+        if MAX_FAILED_RECORDS in options:
+            parse_tolerance(options[MAX_FAILED_RECORDS])
     except Invalid as error:
         raise refused(str(error)) from error
-    for name in environment:
-        if name == OPTION_PREFIX:
-            raise refused(f"{OPTION_PREFIX} needs the name of an option behind it.")
+
+
+_OPTIONS = (MAX_FAILED_RECORDS, *FORMAT_OPTIONS)
+
+
+def _check_processing(params: dict[str, Any]) -> None:
+    data_input, output = params["TransformInput"], params["TransformOutput"]
+    processing = params.get("DataProcessing", {})
+    try:
+        formats = read_format_options(options_of(params.get("Environment", {})))
+        check_data_processing(
+            content_type=data_input.get("ContentType"),
+            accept=output.get("Accept"),
+            split_type=data_input.get("SplitType", "None"),
+            assemble_with=output.get("AssembleWith", "None"),
+            input_filter=processing.get("InputFilter", "$"),
+            output_filter=processing.get("OutputFilter", "$"),
+            join_source=processing.get("JoinSource", "None"),
+            generate_inference_id=params.get("DataCaptureConfig", {}).get(
+                "GenerateInferenceId", False
+            ),
+            options=formats,
+        )
+    except Invalid as error:
+        raise refused(str(error)) from error
 
 
 def _check_input(source: dict[str, Any], region: str, objects: ObjectStore) -> None:

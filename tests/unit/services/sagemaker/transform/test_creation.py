@@ -50,11 +50,11 @@ def test_it_has_a_copy_of_its_model_with_the_version_of_its_data(server, make):
 
 
 def test_the_job_s_variables_win_and_options_stay_outside(make):
-    job = make(Environment={"B": "job", "SAGEHEN_TRANSFORM_MAX_ERRORS": "1"})
+    job = make(Environment={"B": "job", "SAGEHEN_TRANSFORM_MAX_FAILED_RECORDS": "1%"})
     environment = job.containers[0].environment
     assert (environment["A"], environment["B"]) == ("model", "job")
     assert not any(name.startswith("SAGEHEN_TRANSFORM_") for name in environment)
-    assert job.options == {"MAX_ERRORS": "1"}
+    assert job.options == {"MAX_FAILED_RECORDS": "1%"}
 
 
 def test_containers_learn_that_this_is_a_batch():
@@ -124,7 +124,20 @@ def test_only_so_many_instances_may_be_asked_for(server, make):
         ({"TransformInput": transform_input(kind="AugmentedManifestFile")}, "augmented manifests"),
         ({"TransformInput": transform_input(kind="Converse")}, "conversations"),
         ({"Environment": {"SAGEHEN_GPU_FRACTION": "2"}}, "SAGEHEN_GPU_FRACTION"),
-        ({"Environment": {"SAGEHEN_TRANSFORM_": "2"}}, "name of an option"),
+        ({"Environment": {"SAGEHEN_TRANSFORM_X": "2"}}, "no option SAGEHEN_TRANSFORM_X"),
+        (
+            {"Environment": {"SAGEHEN_TRANSFORM_MAX_FAILED_RECORDS": "few"}},
+            "neither a number of records",
+        ),
+        ({"Environment": {"SAGEHEN_TRANSFORM_SLICES": "few"}}, "one of: exclusive, inclusive"),
+        ({"DataProcessing": {"InputFilter": "$[1]"}}, "InputFilter needs"),
+        (
+            {
+                "TransformInput": transform_input(ContentType="text/csv", SplitType="Line"),
+                "DataProcessing": {"JoinSource": "Input"},
+            },
+            "Accept to be the same",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_by_name(server, make, refusal, members, said):
@@ -134,6 +147,19 @@ def test_what_cannot_be_run_is_refused_by_name(server, make, refusal, members, s
 
 def test_a_stream_has_no_limit_of_concurrent_payloads(make):
     assert make(MaxPayloadInMB=0, MaxConcurrentTransforms=1000)
+
+
+def test_filters_and_joins_that_go_together_are_taken(make):
+    form = {"ContentType": "text/csv", "SplitType": "Line"}
+    assert make(
+        TransformInput=transform_input(**form),
+        TransformOutput={
+            "S3OutputPath": "s3://bucket/out",
+            "Accept": "text/csv",
+            "AssembleWith": "Line",
+        },
+        DataProcessing={"InputFilter": "$[1:]", "JoinSource": "Input", "OutputFilter": "$[0,-1]"},
+    )
 
 
 def test_models_of_many_archives_or_containers_are_refused(server, make, refusal):

@@ -3,24 +3,11 @@
 import pytest
 
 from sagehen.services.sagemaker.transform.object_formats import ObjectFormat, object_format
-from sagehen.services.sagemaker.transform.runner_messages import RunnerSpec, S3Access
+from support.transform_runs import make_spec
 
 
 def format_of(key: str, **fields) -> ObjectFormat:
-    spec = RunnerSpec(
-        **{
-            "s3": S3Access(address="unix:/nowhere", access_key="a", secret_key="s", region="r"),
-            "job_name": "job",
-            "job_arn": "arn",
-            "started_at": 0,
-            "input_type": "S3Prefix",
-            "input_uri": "s3://bucket/in",
-            "output_uri": "s3://bucket/out",
-            "split_type": "Line",
-            **fields,
-        }
-    )
-    return object_format(spec, key)
+    return object_format(make_spec(**fields), key)
 
 
 @pytest.mark.parametrize("key", ["in/a.parquet", "in/a"])

@@ -79,6 +79,12 @@ def test_what_was_given_is_described_as_it_is(server, jobs):
         "ModelClientConfig": {"InvocationsMaxRetries": 0},
         "ExperimentConfig": {"ExperimentName": "e"},
         "DataCaptureConfig": {"DestinationS3Uri": "s3://bucket/c", "GenerateInferenceId": True},
+        "TransformOutput": {
+            "S3OutputPath": "s3://bucket/out",
+            "Accept": "text/csv",
+            "AssembleWith": "Line",
+            "KmsKeyId": "k",
+        },
     }
     jobs(**given, TransformInput=transform_input(SplitType="Line", ContentType="text/csv"))
     described = server.DescribeTransformJob(TransformJobName="job")

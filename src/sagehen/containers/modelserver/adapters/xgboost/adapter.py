@@ -120,7 +120,9 @@ class XGBoostModel:
         self._default_accept = environment.default_accept or (
             JSON if environment.multi_model else CSV
         )
-        self._encoders = choose_encoders(bool(self._selected), environment.multi_model)
+        self._encoders = choose_encoders(
+            bool(self._selected), environment.multi_model, environment.is_batch
+        )
         self._warm_up()
         self._forest: Forest | None = None
         self._pool = None

@@ -88,7 +88,7 @@ _OUTPUTS: dict[str, Callable[[Any, str, int], Any]] = {
 
 
 def choose_encoders(
-    selected: bool, multi_model: bool
+    selected: bool, multi_model: bool, is_batch: bool = False
 ) -> dict[str, Callable[[list[Any]], ModelAnswer]]:
     """Returns the encoders by content type.
 
@@ -97,6 +97,7 @@ def choose_encoders(
 
     Args:
         selected: the encoders take dicts of selected outputs instead of scores.
+        is_batch: CSV has a line for each row, as AWS's container writes it in transform jobs.
     """
     if selected:
         return {
@@ -106,7 +107,7 @@ def choose_encoders(
             RECORDIO: _selected_records,
         }
     return {
-        **dict.fromkeys((CSV, "csv"), _csv),
+        **dict.fromkeys((CSV, "csv"), _csv_lines if is_batch else _csv),
         **dict.fromkeys((JSON, "json"), _plain_json if multi_model else _scores_json),
         JSON_LINES: _lines,
     }
@@ -118,6 +119,12 @@ def _csv(scores: list[Any]) -> ModelAnswer:
         text = "\n".join(",".join(map(repr, row)) for row in scores)
     else:
         text = ",".join(map(repr, scores))
+    return ModelAnswer(200, text.encode(), CSV_ANSWER)
+
+
+def _csv_lines(scores: list[Any]) -> ModelAnswer:
+    rows = (score if isinstance(score, list) else [score] for score in scores)
+    text = "".join(",".join(map(repr, row)) + "\n" for row in rows)
     return ModelAnswer(200, text.encode(), CSV_ANSWER)
 
 

@@ -13,7 +13,10 @@ from sagehen.services.sagemaker.transform.data_processing.errors import (
     InputRecordError,
 )
 from sagehen.services.sagemaker.transform.data_processing.json_path import Path
-from sagehen.services.sagemaker.transform.data_processing.record_formats import InferenceColumns
+from sagehen.services.sagemaker.transform.data_processing.record_formats import (
+    InferenceColumns,
+    divide_lines,
+)
 from sagehen.services.sagemaker.transform.records.batches import Batch
 
 __all__ = ["CsvFormat"]
@@ -25,6 +28,11 @@ class CsvFormat:
 
     def selector(self, path: Path) -> Callable[[list[bytes]], list[bytes]]:
         return column_selector(path)
+
+    def divide(self, batch: Batch, answer: bytes) -> list[tuple[Batch, bytes]]:
+        if self._quoted_newlines and (b'"' in batch.payload or b'"' in answer):
+            return [(batch, answer)]
+        return divide_lines(batch, answer)
 
     def read_input(self, batch: Batch) -> list[bytes]:
         return split_rows(batch.payload, quoted_newlines=self._quoted_newlines)
@@ -58,6 +66,9 @@ class CsvFormat:
         return list(map(b",".join, zip(outputs, ends, strict=True)))
 
     def write_request(self, records: list[bytes]) -> bytes:
+        if b"" in records:
+            # Readers of CSV pass over empty lines, and the last one would be none at all.
+            records = [record or b'""' for record in records]
         return b"\n".join(records)
 
     def write_output(self, records: list[bytes]) -> bytes:

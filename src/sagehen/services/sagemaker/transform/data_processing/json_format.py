@@ -10,7 +10,10 @@ from sagehen.services.sagemaker.transform.data_processing.errors import (
     InputRecordError,
 )
 from sagehen.services.sagemaker.transform.data_processing.json_path import Path, part_selector
-from sagehen.services.sagemaker.transform.data_processing.record_formats import InferenceColumns
+from sagehen.services.sagemaker.transform.data_processing.record_formats import (
+    InferenceColumns,
+    divide_lines,
+)
 from sagehen.services.sagemaker.transform.records.batches import Batch
 
 __all__ = ["JsonFormat"]
@@ -30,6 +33,9 @@ class JsonFormat:
 
     def selector(self, path: Path) -> Callable[[list[Any]], list[Any]]:
         return part_selector(path)
+
+    def divide(self, batch: Batch, answer: bytes) -> list[tuple[Batch, bytes]]:
+        return divide_lines(batch, answer)
 
     def read_input(self, batch: Batch) -> list[Any]:
         try:

@@ -91,22 +91,34 @@ class Processing:
 
     def request(self, batch: Batch) -> bytes:
         """Returns what the container gets. Raises InputRecordError."""
-        form = self._input_form
-        if form is None or self._input_filter is None:
+        form, selection = self._input_form, self._input_filter
+        if form is None or selection is None:
             return batch.payload
-        records = form.read_input(batch)
+        parts = [part for part, _ in form.divide(batch, b"")]
         try:
-            selected = self._input_filter.of_all(records, batch.first_record)
+            return b"\n".join(
+                form.write_request(selection.of_all(form.read_input(part), part.first_record))
+                for part in parts
+            )
         except BareQuote:
             form.check_input(batch)
             raise
-        return form.write_request(selected)
 
     def output(self, batch: Batch, answer: bytes) -> bytes:
         """Returns what the output has of the answer. Raises AnswerError and InputRecordError."""
         form = self._output_form
         if form is None:
             return answer
+        parts = form.divide(batch, answer)
+        try:
+            return b"".join(self._output_of(form, *part) for part in parts)
+        except AnswerError:
+            if len(parts) == 1:
+                raise
+            # A document of the answer may have several lines, which were divided.
+            return self._output_of(form, batch, answer)
+
+    def _output_of(self, form: RecordFormat, batch: Batch, answer: bytes) -> bytes:
         records = form.read_answer(answer, batch.records)
         if self._counted and len(records) != batch.records:
             raise _mismatch(batch, len(records))

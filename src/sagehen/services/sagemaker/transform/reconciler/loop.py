@@ -27,7 +27,11 @@ from sagehen.services.sagemaker.transform.data_log import DataLog
 from sagehen.services.sagemaker.transform.metrics import measure_jobs
 from sagehen.services.sagemaker.transform.reconciler.jobs import JobRequests, TransformPass
 from sagehen.services.sagemaker.transform.reconciler.plan import RunnerFacts
-from sagehen.services.sagemaker.transform.reconciler.runner_process import RunnerCommand
+from sagehen.services.sagemaker.transform.reconciler.runner_process import (
+    MakeProcess,
+    RunnerCommand,
+    RunnerProcess,
+)
 from sagehen.services.sagemaker.transform.reconciler.runners import Runners
 from sagehen.services.sagemaker.transform.runner_messages import S3Access
 from sagehen.services.sagemaker.transform.runner_spec import make_runner_spec
@@ -58,6 +62,7 @@ class TransformLoop(LeasedLoop):
         data_log: DataLog,
         runner_command: RunnerCommand,
         s3: S3Access,
+        make_process: MakeProcess = RunnerProcess,
     ) -> None:
         super().__init__(database, clock, LEASE_NAME, holder)
         self._agent = agent
@@ -68,6 +73,7 @@ class TransformLoop(LeasedLoop):
             lambda job, progress: make_runner_spec(job, progress, s3),
             clock,
             self._wake.set,
+            make_process,
         )
         self._watch: StateWatch[InstanceReports, InstanceReport] = StateWatch(
             agent.instances, _by_id, clock, self._wake.set, quiet=True

@@ -15,7 +15,7 @@ from sagehen.services.sagemaker.transform.runner_messages import (
     Stop,
 )
 
-__all__ = ["RunnerCommand", "RunnerProcess"]
+__all__ = ["MakeProcess", "RunnerCommand", "RunnerProcess"]
 
 log = logging.getLogger(__name__)
 
@@ -102,3 +102,7 @@ class RunnerProcess:
             await process.wait()
             self.has_exited = True
             self._on_change()
+
+
+MakeProcess = Callable[[Callable[[], None]], RunnerProcess]
+"""takes `on_change`"""

@@ -15,6 +15,7 @@ from sagehen.services.sagemaker.transform.reconciler.plan import (
     RunnerFacts,
 )
 from sagehen.services.sagemaker.transform.reconciler.runner_process import (
+    MakeProcess,
     RunnerCommand,
     RunnerProcess,
 )
@@ -86,7 +87,7 @@ class Runners:
         make_spec: MakeSpec,
         clock: Clock,
         on_change: Callable[[], None],
-        make_process: Callable[[Callable[[], None]], RunnerProcess] = RunnerProcess,
+        make_process: MakeProcess = RunnerProcess,
     ) -> None:
         self._command = command
         self._make_spec = make_spec

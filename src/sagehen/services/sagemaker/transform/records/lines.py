@@ -129,19 +129,19 @@ class LineCutter(_LineBuffer):
         low, high = np.searchsorted(empty, [start, ends[-1] + 1])
         if low == high:
             return self._line(start, int(ends[-1])), len(ends)
-        kept = np.flatnonzero(np.isin(ends, empty[low:high], invert=True))
-        if not len(kept):
+        is_kept = np.ones(len(ends), np.bool_)
+        is_kept[np.searchsorted(ends, empty[low:high])] = False
+        kept = int(np.count_nonzero(is_kept))
+        if not kept:
             return b"", 0
-        begins = np.concatenate(([start], ends[:-1] + 1))
         # Neighbours are copied together, with their newlines.
-        breaks = np.flatnonzero(np.diff(kept) > 1)
-        run_begins = begins[kept[np.concatenate(([0], breaks + 1))]]
-        run_ends = ends[kept[np.concatenate((breaks, [-1]))]]
-        last = self._line(int(run_begins[-1]), int(run_ends[-1]))
-        text = self._text(start, int(run_begins[-1]))
-        spans = zip((run_begins - start).tolist(), (run_ends - start + 1).tolist(), strict=True)
-        parts = [text[begin:end] for begin, end in spans]
-        return b"".join([*parts[:-1], last]), len(kept)
+        changes = np.flatnonzero(np.diff(is_kept, prepend=False, append=False))
+        firsts, afters = changes[::2], changes[1::2]
+        begins = np.where(firsts, ends[firsts - 1] + 1, start)
+        *spans, last = zip(begins.tolist(), ends[afters - 1].tolist(), strict=True)
+        text = self._text(start, last[0])
+        parts = [text[begin - start : end + 1 - start] for begin, end in spans]
+        return b"".join([*parts, self._line(*last)]), kept
 
 
 class SingleLineCutter(_LineBuffer):
@@ -177,7 +177,7 @@ class SingleLineCutter(_LineBuffer):
         records = enumerate(filter(None, lines), self._first_record)
         batches = [Batch(line, 1, number) for number, line in records]
         self._first_record += len(batches)
-        self._ends = []
+        self._ends, self._empty = [], []
         self._forget(base + len(text))
         return batches
 

@@ -68,3 +68,13 @@ def test_a_list_is_quoted_in_csv() -> None:
 def test_other_objectives_have_no_outputs() -> None:
     with pytest.raises(ValueError, match="`rank:ndcg` unsupported for selectable"):
         select_outputs([1.0], ("labels",), "rank:ndcg", classes=0)
+
+
+@pytest.mark.parametrize(
+    ("scores", "text"),
+    [([0.5, 1.0], "0.5\n1.0\n"), ([[0.25, 0.75], [1.0, 0.0]], "0.25,0.75\n1.0,0.0\n")],
+)
+def test_in_a_transform_job_each_row_has_a_line(scores, text):
+    encoders = choose_encoders(selected=False, multi_model=False, is_batch=True)
+    assert encoders["text/csv"](scores).body.decode() == text
+    assert json.loads(encoders["application/json"](scores).body)["predictions"]

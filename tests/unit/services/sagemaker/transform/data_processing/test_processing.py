@@ -1,9 +1,13 @@
 """InputFilter, model, JoinSource and OutputFilter, as SageMaker's guide describes them."""
 
+import csv
+import io
 import json
 from typing import ClassVar
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sagehen.base.errors import Invalid
 from sagehen.services.sagemaker.transform.data_processing.errors import (
@@ -17,8 +21,10 @@ from sagehen.services.sagemaker.transform.data_processing.processing import (
     processing_of,
 )
 from sagehen.services.sagemaker.transform.format_options import FormatOptions
-from sagehen.services.sagemaker.transform.records.cutting import Batch
+from sagehen.services.sagemaker.transform.records.assembly import assemble
+from sagehen.services.sagemaker.transform.records.cutting import Batch, make_cutter
 from sagehen.services.sagemaker.transform.runner_messages import Capture, RunnerSpec, S3Access
+from support.chunks import chunkings, divided
 
 CSV = {"content_type": "text/csv", "accept": "text/csv", "split_type": "Line"}
 LINES = {
@@ -43,6 +49,34 @@ def output(batch, answer, **fields) -> bytes:
 def test_nothing_to_do_is_no_processing():
     assert make_processing(**CSV) is None
     assert make_processing(content_type="image/png", input_filter="$", output_filter="") is None
+
+
+@given(
+    rows=st.lists(
+        st.lists(st.text('a,"\n', max_size=4), min_size=2, max_size=4), min_size=1, max_size=20
+    ),
+    limit=st.integers(60, 200),
+    strategy=st.sampled_from(["SingleRecord", "MultiRecord"]),
+    sizes=chunkings(50),
+)
+def test_the_output_does_not_depend_on_batches(rows, limit, strategy, sizes):
+    text = io.StringIO()
+    csv.writer(text).writerows(rows)
+    data = text.getvalue().encode()
+    options = FormatOptions(csv_quoted_newlines=True)
+    processing = make_processing(
+        **CSV, **IDS, input_filter="$[1:]", join_source="Input", options=options
+    )
+    cutter = make_cutter("Line", strategy, limit, "text/csv", csv_quoted_newlines=True)
+    batches = [batch for piece in divided(data, sizes) for batch in cutter.feed(piece)]
+    outputs = [
+        assemble(batch, processing.output(batch, processing.request(batch)), "Line")
+        for batch in batches + cutter.end()
+    ]
+    written = csv.reader(io.StringIO(b"".join(outputs).decode(), newline=""))
+    time = IDS["inference_time"]
+    expected = [[*row, *row[1:], f"id-{n}", time] for n, row in enumerate(rows)]
+    assert [*written] == expected
 
 
 class TestCsv:
@@ -127,6 +161,16 @@ class TestCsv:
         assert output(ROWS, b"\n2\n", **CSV, join_source="Input") == b"1,2,3,\n4,5,6,2\n"
         assert output(ROWS, b"1\n\n2\n\n", **CSV, join_source="Input") == b"1,2,3,1\n4,5,6,2\n"
 
+    def test_no_answer_to_one_record_is_an_error(self):
+        batch = Batch(b"1,2", 1, 0)
+        assert output(batch, b"\n", **CSV, join_source="Input") == b"1,2,\n"
+        with pytest.raises(AnswerError, match="answered 0"):
+            output(batch, b"", **CSV, join_source="Input")
+
+    def test_a_selected_row_is_never_an_empty_line(self):
+        batch = Batch(b"1,\n2,3\n4,", 3, 0)
+        assert request(batch, **CSV, input_filter="$[1:]") == b'""\n3\n""'
+
     def test_a_record_that_lacks_columns_is_named(self):
         batch = Batch(b"1,2\n3", 2, 5)
         with pytest.raises(InputRecordError, match=r'Record 6: the InputFilter "\$\[1\]" cannot'):
@@ -151,6 +195,36 @@ class TestCsv:
     def test_mixed_ranges_are_allowed_by_option(self):
         extended = FormatOptions(extended_filters=True)
         assert request(ROWS, **CSV, input_filter="$[0,2:]", options=extended) == b"1,3\n4,6"
+
+    @pytest.mark.parametrize("records", [2047, 2048, 2049, 4096, 5000])
+    @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+    def test_large_batches_are_processed_in_parts(self, records, end):
+        numbers = range(7, 7 + records)
+        batch = Batch(b"\n".join(b"%d,x" % n for n in numbers), records, 7)
+        answer = (end or b"\n").join(b"%d" % n for n in numbers) + end
+        fields = {**CSV, **IDS, "input_filter": "$[0]", "join_source": "Input"}
+        time = IDS["inference_time"]
+        assert request(batch, **fields).split(b"\n") == [b"%d" % n for n in numbers]
+        joined = output(batch, answer, **fields).decode().splitlines()
+        assert joined == [f"{n},x,{n},id-{n},{time}" for n in numbers]
+
+    def test_empty_answers_of_a_large_batch_count(self):
+        records = 5000
+        batch = Batch(b"\n".join([b"1"] * records), records, 0)
+        joined = output(batch, b"\n" * records, **CSV, join_source="Input")
+        assert joined == b"1,\n" * records
+
+    def test_a_record_deep_in_a_large_batch_is_named(self):
+        rows = [b"1,2"] * 5000
+        rows[4000] = b"1"
+        batch = Batch(b"\n".join(rows), 5000, 7)
+        for fields in ({"input_filter": "$[1]"}, {"input_filter": "$[1:]"}):
+            with pytest.raises(InputRecordError, match="Record 4007: "):
+                request(batch, **CSV, **fields)
+        rows[4000] = b'1,"2'
+        batch = Batch(b"\n".join(rows), 5000, 7)
+        with pytest.raises(InputRecordError, match="Record 4007: bare"):
+            request(batch, **CSV, input_filter="$[1:]")
 
 
 class TestJsonLines:
@@ -213,6 +287,37 @@ class TestJsonLines:
         batch = Batch(b'{"id": 1}', 1, 0)
         joined = output(batch, b'{\n "a": 1\n}\n', **LINES, join_source="Input")
         assert joined == b'{"SageMakerOutput":{"a":1},"id":1}\n'
+
+    @pytest.mark.parametrize("records", [2047, 2048, 2049, 4096, 5000])
+    @pytest.mark.parametrize("end", [b"", b"\n"])
+    def test_large_batches_are_processed_in_parts(self, records, end):
+        numbers = range(7, 7 + records)
+        batch = Batch(b"\n".join(b'{"n": %d, "x": 1}' % n for n in numbers), records, 7)
+        answer = b"\n".join(b"%d" % n for n in numbers) + end
+        fields = {**LINES, **IDS, "input_filter": "$.n", "join_source": "Input"}
+        assert request(batch, **fields) == answer.removesuffix(b"\n")
+        joined = [json.loads(line) for line in output(batch, answer, **fields).splitlines()]
+        assert [line["n"] for line in joined] == [*numbers]
+        assert [line["SageMakerOutput"] for line in joined] == [*numbers]
+        assert [line["SageMakerInferenceId"] for line in joined] == [f"id-{n}" for n in numbers]
+
+    def test_a_large_batch_may_have_an_answer_of_other_lines(self):
+        records = 3000
+        batch = Batch(b"\n".join([b"1"] * records), records, 0)
+        answer = b"\n\n".join([b"2"] * records)
+        joined = output(batch, answer, **LINES, join_source="Input")
+        assert joined == b'{"SageMakerInput":1,"SageMakerOutput":2}\n' * records
+        document = b"[\n" + b",\n".join([b"1"] * (records - 2)) + b"\n]"
+        assert output(batch, document, **LINES, output_filter="$[0]") == b"1\n"
+        with pytest.raises(AnswerError, match=r"was sent 3000 records .* and answered 1"):
+            output(batch, document, **LINES, join_source="Input")
+
+    def test_a_record_deep_in_a_large_batch_is_named(self):
+        lines = [b'{"n": 1}'] * 5000
+        lines[4000] = b"{}"
+        with pytest.raises(InputRecordError, match="Record 4007: ") as raised:
+            request(Batch(b"\n".join(lines), 5000, 7), **LINES, input_filter="$.n")
+        assert raised.value.record == 4007
 
     def test_an_answer_that_is_no_json_is_quoted(self):
         with pytest.raises(AnswerError, match=r"algorithm as JSON Lines: .* near: 0.5,0.6"):

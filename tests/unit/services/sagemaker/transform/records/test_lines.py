@@ -169,17 +169,25 @@ def test_a_quote_that_is_not_closed_is_named_when_the_record_is_too_large():
         cut(b'a\n"c' + b"\nd" * 20, 10, [20], quoted=True)
 
 
-def test_memory_is_bounded_by_the_payload():
-    cutter = make_cutter("Line", "MultiRecord", 1 << 20)
-    piece = b"".join(b"%d,%d\n" % (number, number * number) for number in range(10_000))
+@pytest.mark.parametrize(
+    ("strategy", "text"),
+    [
+        ("MultiRecord", b"".join(b"%d,%d\n" % (n, n * n) for n in range(10_000))),
+        ("MultiRecord", b"1,2,3,4\n" * 10_000 + b"\n" * 50_000),
+        ("SingleRecord", b"1,2,3,4\n" * 100 + b"\n" * 20_000),
+    ],
+)
+def test_memory_is_bounded_by_the_payload(strategy, text):
+    cutter = make_cutter("Line", strategy, 1 << 18)
     tracemalloc.start()
     try:
-        records = 0
-        for _ in range(200):
-            records += sum(batch.records for batch in cutter.feed(piece))
-        _, peak = tracemalloc.get_traced_memory()
+        records = sum(batch.records for _ in range(10) for batch in cutter.feed(text))
+        early, _ = tracemalloc.get_traced_memory()
+        records += sum(batch.records for _ in range(10) for batch in cutter.feed(text))
+        late, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     records += sum(batch.records for batch in cutter.end())
-    assert records == 2_000_000
+    assert records == 20 * len(text.split())
+    assert late - early < 1 << 20
     assert peak < 8 << 20

@@ -1,0 +1,221 @@
+"""The loop that runs transform jobs, with an agent and runners in memory."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from sagehen.frame.arns import ArnMaker
+from sagehen.frame.container_specs import InstanceOwner, InstanceState
+from sagehen.services.sagemaker.transform import store as transform_jobs
+from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.job_records import TransformStatus
+from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
+from sagehen.services.sagemaker.transform.reconciler.plan import (
+    MAX_RUNNER_DEATHS,
+    STOP_SECONDS,
+    instance_ids,
+)
+from sagehen.services.sagemaker.transform.runner_messages import (
+    FailedObject,
+    RunnerEnded,
+    RunnerLog,
+    RunnerSettings,
+)
+from sagehen.services.sagemaker.transform.status import request_stop
+from sagehen.state import leases
+from support.state import settings_of
+from support.transform_jobs import S3, MemoryRunner, done, waiting_transform
+
+
+class Control:
+    """One loop, and short words for what tests do with it."""
+
+    def __init__(self, database, clock, agent, home, holder="one"):
+        self.database, self.clock, self.agent, self.home = database, clock, agent, home
+        agent.owner = InstanceOwner.TRANSFORM_JOB
+        self.runners = []
+        self.loop = TransformLoop(
+            database,
+            agent,
+            clock,
+            holder,
+            ArnMaker("000000000000", "us-east-1"),
+            settings_of(home.path),
+            data_log=DataLog(home, 10_000, clock),
+            runner_command=lambda: ["no-program"],
+            s3=S3,
+            make_process=self._make,
+        )
+
+    def _make(self, on_change):
+        self.runners.append(MemoryRunner(on_change))
+        return self.runners[-1]
+
+    @asynccontextmanager
+    async def running(self):
+        task = asyncio.create_task(self.loop.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def insert(self, *records):
+        with self.database.write() as connection:
+            for record in records:
+                transform_jobs.insert(connection, record)
+
+    def get(self, name="job"):
+        with self.database.read() as connection:
+            return transform_jobs.get(connection, name)
+
+    def status(self):
+        return self.get().status
+
+    async def until(self, condition):
+        """Let the loop work, without any time passing, until it is so."""
+        async with asyncio.timeout(120):
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+    async def runner(self, number=1):
+        """The last of so many runners, once it knows its job."""
+        await self.until(lambda: len(self.runners) == number and self.runners[-1].spec)
+        return self.runners[-1]
+
+
+@pytest.fixture
+def control(database, clock, agent, home):
+    return Control(database, clock, agent, home)
+
+
+async def test_a_job_from_its_creation_to_its_end(control):
+    async with control.running():
+        control.insert(waiting_transform(instances=2))
+        runner = await control.runner()
+        job = control.get()
+        await control.until(lambda: len(runner.instances) == 2)
+        assert {instance.instance_id for instance in runner.instances} == {*instance_ids(job)}
+        assert (runner.spec.job_name, runner.spec.s3) == ("job", S3)
+        runner.say(done("a", through="a"), RunnerEnded())
+        await control.until(lambda: control.status() is TransformStatus.COMPLETED)
+        await control.until(lambda: not control.agent.states)
+        assert runner.killed
+
+
+async def test_the_next_runner_knows_what_is_done(control):
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+        settings = RunnerSettings(max_concurrent=1, max_payload_mb=6, batch_strategy="MultiRecord")
+        runner.say(settings, done("a", "c", through="a", records=5))
+        runner.die()
+        await control.until(lambda: control.loop.measured()["TransformRunnerRestarts"] == {(): 1})
+        assert len(control.runners) == 1
+        control.clock.advance(1)
+        spec = (await control.runner(2)).spec
+        assert (spec.done_through, spec.done, spec.done_records) == ("a", ("c",), 5)
+        assert spec.settings == settings
+
+
+async def test_runners_that_die_without_progress_fail_the_job(control):
+    async with control.running():
+        control.insert(waiting_transform())
+        for number in range(1, MAX_RUNNER_DEATHS + 2):
+            runner = await control.runner(number)
+            runner.die()
+            await control.until(
+                lambda n=number: control.loop.measured()["TransformRunnerRestarts"] == {(): n}
+            )
+            control.clock.advance(11)
+        await control.until(lambda: control.status() is TransformStatus.FAILED)
+        assert control.get().failure_reason.startswith("InternalServerError: ")
+        await control.until(lambda: not control.agent.states)
+
+
+async def test_stop_asks_the_runner_and_then_kills_it(control):
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+        with control.database.write() as connection:
+            job = transform_jobs.get_for_update(connection, "job")
+            transform_jobs.update(connection, request_stop(job, control.clock.now()))
+        await control.until(lambda: runner.stopping)
+        assert control.status() is TransformStatus.STOPPING
+        control.clock.advance(STOP_SECONDS + 1)
+        await control.until(lambda: control.status() is TransformStatus.STOPPED)
+        await control.until(lambda: runner.killed and not control.agent.states)
+
+
+async def test_a_lost_instance_is_put_again_and_the_runner_hears_of_it(control):
+    async with control.running():
+        control.insert(waiting_transform(instances=2))
+        runner = await control.runner()
+        await control.until(lambda: len(runner.instances) == 2)
+        control.agent.starts_at_once = False
+        lost = instance_ids(control.get())[0]
+        control.agent.states.pop(lost)
+        control.agent.change()
+        await control.until(lambda: control.agent.states.get(lost) is InstanceState.STARTING)
+        await control.until(lambda: len(runner.instances) == 1)
+        control.agent.set(lost, InstanceState.IN_SERVICE)
+        await control.until(lambda: len(runner.instances) == 2)
+
+
+async def test_an_agent_that_comes_back_without_instances_gets_them_again(control):
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+        control.agent.leave()
+        await control.until(lambda: control.loop._watch.reports is None)
+        control.agent.away = False
+        control.clock.advance(1)
+        await control.until(lambda: control.agent.states)
+        assert not runner.killed
+
+
+async def test_what_the_agent_refuses_is_the_reason(control):
+    control.agent.refuses = True
+    async with control.running():
+        control.insert(waiting_transform())
+        await control.until(lambda: control.status() is TransformStatus.FAILED)
+        assert control.get().failure_reason == "No such thing as a refused instance."
+
+
+async def test_a_control_without_the_lease_ends_what_it_runs(control):
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+        with control.database.write() as connection:
+            connection.execute(leases.LEASES.delete())
+            leases.acquire(connection, "transform-jobs", "two", control.clock.now(), 1000)
+        control.clock.advance(5)
+        await control.until(lambda: runner.killed)
+        control.clock.advance(5)
+        await control.until(lambda: not control.agent.states)
+        assert control.status() is TransformStatus.IN_PROGRESS
+
+
+async def test_nothing_runs_on_when_the_loop_ends(control):
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+    assert runner.killed
+
+
+async def test_the_data_log_of_an_instance_and_of_the_job(control):
+    async with control.running():
+        control.insert(waiting_transform(instances=2))
+        runner = await control.runner()
+        first, second = instance_ids(control.get())
+        runner.say(
+            RunnerLog(instance_id=second, line="[sagemaker logs]: settings"),
+            FailedObject(key="many/a", error="ClientError", message="ClientError: 400"),
+        )
+        folder = control.home.transform_log("job")
+        await control.until(lambda: len(list(folder.glob("*"))) == 2)
+        begun = "1970-01-01T00:16:40.000:[sagemaker logs]: "
+        assert (folder / f"{second}.data-log.log").read_text() == begun + "settings\n"
+        failed = begun + "bucket/many/a: ClientError: 400\n"
+        assert (folder / f"{first}.data-log.log").read_text() == failed
