@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from math import inf
@@ -53,9 +54,11 @@ __all__ = ["Runner"]
 
 log = logging.getLogger(__name__)
 
+MAX_PARAMETER_TRIES = 10
+"""some 25 s; then a container counts as one without /execution-parameters"""
 LISTED_AHEAD = 10_000
 """objects"""
-MAX_OBJECTS = 64
+MAX_OBJECTS = 512
 """under way at once"""
 
 Tell = Callable[[msgspec.Struct], None]
@@ -87,6 +90,8 @@ class Runner:
         self._tell = tell
         self._settings = spec.settings
         self._settings_known = asyncio.Event()
+        self._unanswered: Counter[InstanceAddress] = Counter()
+        """requests for parameters"""
         self._failed_keys = set(spec.failed)
         self._fatal: BaseException | None = None
         """why the job cannot go on"""
@@ -155,7 +160,14 @@ class Runner:
 
     async def _prepare(self, address: InstanceAddress) -> int:
         """Asks an instance for its parameters. Raises Unavailable."""
-        parameters = await self._ask_parameters(address.address)
+        try:
+            parameters = await self._ask_parameters(address.address)
+        except Unavailable:
+            self._unanswered[address] += 1
+            if self._unanswered[address] < MAX_PARAMETER_TRIES:
+                raise
+            # A container may end the connection instead of saying 404.
+            parameters = ContainerParameters()
         settings = resolve(self._spec, parameters)
         if self._settings is None:
             self._settings = settings

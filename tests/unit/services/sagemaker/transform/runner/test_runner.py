@@ -9,8 +9,9 @@ import pytest
 
 from sagehen.frame.s3_client import S3Error
 from sagehen.http1.call import LocalAnswer
-from sagehen.services.sagemaker.transform.runner import outputs
+from sagehen.services.sagemaker.transform.runner import invocation, outputs
 from sagehen.services.sagemaker.transform.runner import runner as runner_module
+from sagehen.services.sagemaker.transform.runner.parameters import DEFAULTS
 from sagehen.services.sagemaker.transform.runner_messages import (
     Capture,
     Done,
@@ -211,6 +212,26 @@ async def test_parameters_of_the_container_count_unless_the_job_has_its_own(
     assert job.of(RunnerLog) == [
         RunnerLog(instance_id="i-link:0", line=f"[sagemaker logs]: {line}")
     ]
+
+
+async def test_a_container_may_refuse_to_answer_about_itself(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    store.objects["in", "data/x"] = b"x"
+    job.parameters = None
+    assert await job.run(make_spec(), Container(upper)) == RunnerEnded()
+    assert job.of(RunnerSettings) == [DEFAULTS]
+    assert job.clock.seconds > 1_700_000_000 + 20
+
+
+async def test_an_answer_that_is_too_large_fails_its_object(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invocation, "MAX_ANSWER_BYTES", 10)
+    store.objects["in", "data/x"] = b"0123456789x"
+    container = Container(upper)
+    assert await job.run(make_spec(), container) == RunnerEnded(error="AlgorithmError")
+    assert len(container.payloads) == 1
 
 
 async def test_the_next_runner_does_the_rest(job: TransformRun, store: MemoryStore) -> None:
