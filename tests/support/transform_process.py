@@ -106,15 +106,18 @@ class RunnerProcess:
 
     def next_spec(self) -> RunnerSpec:
         """What control would tell the next runner."""
+        spec = self.spec
         done = [key for message in self.of("done") for key in message["keys"]]
-        through = [message["through"] for message in self.of("done") if message.get("through")]
+        through = [message["through"] for message in self.of("done") if message["through"]]
         ended = {message["upload_id"] for message in self.of("upload_ended")}
         begun = [msgspec.convert(message, UploadBegun) for message in self.of("upload_begun")]
         return msgspec.structs.replace(
-            self.spec,
-            done=tuple(done),
-            done_through=through[-1] if through else None,
-            uploads=tuple(upload for upload in begun if upload.upload_id not in ended),
+            spec,
+            done=(*spec.done, *done),
+            done_through=through[-1] if through else spec.done_through,
+            uploads=tuple(
+                upload for upload in (*spec.uploads, *begun) if upload.upload_id not in ended
+            ),
         )
 
     def _read(self) -> None:

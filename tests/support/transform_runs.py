@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from sagehen.base.errors import Unavailable
 from sagehen.frame.s3_client import S3Error, S3Object, S3Page, S3Piece
 from sagehen.http1.call import LocalAnswer
 from sagehen.http1.client import Receiver
@@ -226,13 +227,14 @@ def make_spec(**changes: Any) -> RunnerSpec:
 
 
 class TransformRun:
-    """Runs jobs on containers, one per instance; `parameters` is what each answers about itself."""
+    """Runs jobs on containers, one per instance; `parameters` is what each answers about itself, or
+    None if it ends the connection."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
         self.clock = QuickClock()
         self.messages: list[msgspec.Struct] = []
-        self.parameters = LocalAnswer(404, b"")
+        self.parameters: LocalAnswer | None = LocalAnswer(404, b"")
 
     async def run(self, spec: RunnerSpec, *containers: Container) -> RunnerEnded:
         """Whatever becomes of the job, nothing is left over."""
@@ -269,6 +271,8 @@ class TransformRun:
         return runner
 
     async def _parameters(self, address: str) -> ContainerParameters:
+        if self.parameters is None:
+            raise Unavailable("The connection was lost before the answer was whole.")
         return read_parameters(self.parameters)
 
     def of(self, kind: type[Any]) -> list[Any]:

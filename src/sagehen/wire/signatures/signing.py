@@ -27,8 +27,12 @@ class Signer:
         self._access_key = access_key
         self._secret_key = secret_key
         self._region = region
+        self._second = -1
+        self._timestamp = ""
+        """of `_second`"""
         self._date = ""
         self._key = b""
+        """of `_date`"""
 
     def sign(
         self, method: str, path: str, query: str, headers: Mapping[str, str], now: float
@@ -41,7 +45,10 @@ class Signer:
             headers: with `host`; names in lower case.
             now: seconds since the epoch.
         """
-        timestamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+        if int(now) != self._second:
+            self._second = int(now)
+            self._timestamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
+        timestamp = self._timestamp
         date = timestamp[:8]
         if date != self._date:
             self._key = derive_key(self._secret_key, date, self._region, "s3")

@@ -9,6 +9,7 @@ from sagehen.services.sagemaker.transform.runner.errors import BatchError
 from sagehen.services.sagemaker.transform.runner.instances import Instances
 from sagehen.services.sagemaker.transform.runner.invocation import (
     Answer,
+    AnswerTooLarge,
     InstanceLost,
     Invoker,
     NotStarted,
@@ -90,6 +91,8 @@ class Retries:
                     self.instances.unreachable(instance)
                     await retry.lost(error)
                     continue
+                except AnswerTooLarge as error:
+                    raise _no_response(str(error)) from error
                 except TimedOut as error:
                     timed_out = error
                     answer = None

@@ -12,7 +12,7 @@ from sagehen.services.sagemaker.transform.records.batches import Batch
 from sagehen.services.sagemaker.transform.runner.errors import BatchError
 from sagehen.services.sagemaker.transform.runner.halving import halve
 
-__all__ = ["BatchResult", "Batches", "FailedRecord"]
+__all__ = ["BatchResult", "Batches", "FailedRecord", "FailureSearch"]
 
 THREAD_BYTES = 64 * 1024
 """Data processing of less takes less time than a change of threads."""
@@ -31,6 +31,23 @@ class BatchResult:
     failed: tuple[FailedRecord, ...] = ()
 
 
+class FailureSearch:
+    """Counts failing records while they are looked for.
+
+    Args:
+        found: with earlier runners.
+        is_too_many: says of a number of failed records, and the batch that fails next, whether the
+            job has failed anyway.
+    """
+
+    def __init__(self, found: int, is_too_many: Callable[[int, Batch], bool]) -> None:
+        self.found = found
+        self._is_too_many = is_too_many
+
+    def is_hopeless(self, batch: Batch) -> bool:
+        return self._is_too_many(self.found, batch)
+
+
 @dataclass(frozen=True)
 class Batches:
     """Turns batches into results."""
@@ -42,17 +59,18 @@ class Batches:
     processing: Processing | None = None
     quotes: bool = False
     """of CSV may hold newlines"""
-    may_fail: Callable[[], bool] = lambda: False
-    """whether failing records are looked for"""
+    search: FailureSearch | None = None
+    """for failing records; None: a failing record is an error of its object"""
 
     async def result(self, batch: Batch) -> BatchResult:
         """Raises BatchError."""
         try:
             return BatchResult(await self._output(batch))
         except BatchError as error:
-            if not self.may_fail():
+            if self.search is None or self.search.is_hopeless(batch):
                 raise
             if batch.records == 1:
+                self.search.found += 1
                 return BatchResult(b"", (FailedRecord(batch.first_record, error),))
         left, right = halve(batch, self.split_type, quotes=self.quotes)
         first, second = await self.result(left), await self.result(right)

@@ -10,7 +10,15 @@ from sagehen.http1.fields import Headers
 from sagehen.link.upstream import INVOCATIONS, Upstream, Upstreams
 from sagehen.services.sagemaker.transform.runner.errors import JobError
 
-__all__ = ["Answer", "InstanceLost", "Invoker", "NotStarted", "TimedOut", "header_lines"]
+__all__ = [
+    "Answer",
+    "AnswerTooLarge",
+    "InstanceLost",
+    "Invoker",
+    "NotStarted",
+    "TimedOut",
+    "header_lines",
+]
 
 NOT_STARTED = b"x-sagehen-not-started"
 """With 503: the container did not begin, and will not."""
@@ -30,6 +38,10 @@ class InstanceLost(SagehenError):
 
 class TimedOut(SagehenError):
     """The answer was not whole in time."""
+
+
+class AnswerTooLarge(SagehenError):
+    """The answer does not fit into memory."""
 
 
 class Answer(NamedTuple):
@@ -67,7 +79,7 @@ class Invoker:
         self.timeout_seconds = timeout_seconds
 
     async def ask(self, stages: Sequence[Upstreams], payload: bytes) -> Answer:
-        """Raises NotStarted, InstanceLost or TimedOut."""
+        """Raises NotStarted, InstanceLost, TimedOut or AnswerTooLarge."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 if len(stages) == 1:
@@ -85,7 +97,7 @@ class Invoker:
 
 
 async def _ask(upstreams: Upstreams, lines: bytes, payload: bytes) -> Answer:
-    """Raises NotStarted or InstanceLost."""
+    """Raises NotStarted, InstanceLost or AnswerTooLarge."""
     exchange = _Exchange(upstreams, lines, payload)
     try:
         answer = await exchange.run()
@@ -176,7 +188,7 @@ class _Exchange:
         self._pieces.append(data)
         self._size += len(data)
         if self._size > MAX_ANSWER_BYTES:
-            self._fail(InstanceLost(f"The answer has more than {MAX_ANSWER_BYTES} bytes."))
+            self._fail(AnswerTooLarge(f"The answer has more than {MAX_ANSWER_BYTES} bytes."))
 
     def answer_ends(self) -> None:
         self._is_ended = True

@@ -67,6 +67,11 @@ class Reports:
         """of finished objects"""
         self.error = spec.failed_error
 
+    @property
+    def bytes_listed(self) -> int | None:
+        """The size of the input; None while it is not known."""
+        return self._bytes_known if self._is_listed else None
+
     def listed(self, size: int | None) -> None:
         self._objects_known += 1
         self._bytes_known += size or 0

@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from math import inf
 
 import msgspec
 
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Invalid
+from sagehen.base.errors import Invalid, Unavailable
 from sagehen.link.upstream import open_upstreams
+from sagehen.services.sagemaker.transform.records.batches import Batch
 from sagehen.services.sagemaker.transform.runner.attempts import Retries
-from sagehen.services.sagemaker.transform.runner.batch_results import Batches
+from sagehen.services.sagemaker.transform.runner.batch_results import Batches, FailureSearch
 from sagehen.services.sagemaker.transform.runner.capture import write_manifests
 from sagehen.services.sagemaker.transform.runner.errors import JobError, ObjectError
 from sagehen.services.sagemaker.transform.runner.instances import Connect, Instances
@@ -51,9 +54,11 @@ __all__ = ["Runner"]
 
 log = logging.getLogger(__name__)
 
+MAX_PARAMETER_TRIES = 10
+"""some 25 s; then a container counts as one without /execution-parameters"""
 LISTED_AHEAD = 10_000
 """objects"""
-MAX_OBJECTS = 64
+MAX_OBJECTS = 512
 """under way at once"""
 
 Tell = Callable[[msgspec.Struct], None]
@@ -85,6 +90,8 @@ class Runner:
         self._tell = tell
         self._settings = spec.settings
         self._settings_known = asyncio.Event()
+        self._unanswered: Counter[InstanceAddress] = Counter()
+        """requests for parameters"""
         self._failed_keys = set(spec.failed)
         self._fatal: BaseException | None = None
         """why the job cannot go on"""
@@ -118,7 +125,7 @@ class Runner:
         tolerance = self._tolerance()
         await self._settings_known.wait()
         transform = self._transformer(tolerance)
-        inputs: asyncio.Queue[_Numbered | None] = asyncio.Queue()
+        inputs: asyncio.Queue[_Numbered | None] = asyncio.Queue(LISTED_AHEAD)
         listing = asyncio.create_task(self._list(inputs))
         try:
             await self._transform_all(inputs, transform)
@@ -153,7 +160,14 @@ class Runner:
 
     async def _prepare(self, address: InstanceAddress) -> int:
         """Asks an instance for its parameters. Raises Unavailable."""
-        parameters = await self._ask_parameters(address.address)
+        try:
+            parameters = await self._ask_parameters(address.address)
+        except Unavailable:
+            self._unanswered[address] += 1
+            if self._unanswered[address] < MAX_PARAMETER_TRIES:
+                raise
+            # A container may end the connection instead of saying 404.
+            parameters = ContainerParameters()
         settings = resolve(self._spec, parameters)
         if self._settings is None:
             self._settings = settings
@@ -179,7 +193,7 @@ class Runner:
                 retries.answer,
                 spec.split_type,
                 spec.assemble_with,
-                may_fail=lambda: tolerance is not None,
+                search=self._search(tolerance),
             ),
             plans=plans,
             gunzips=spec.compression == "Gzip",
@@ -190,6 +204,22 @@ class Runner:
             streams = Streams(retries, spec.assemble_with == "Line")
             return lambda item: stream_object(item, shared, streams)
         return lambda item: ObjectTransform(item, shared).run()
+
+    def _search(self, tolerance: Tolerance | None) -> FailureSearch | None:
+        if tolerance is None:
+            return None
+        reports = self._reports
+
+        def is_hopeless(found: int, batch: Batch) -> bool:
+            return tolerance.is_hopeless(found, self._expected_records(batch))
+
+        return FailureSearch(reports.failed_records, is_hopeless)
+
+    def _expected_records(self, batch: Batch) -> float:
+        """Guesses how many records the job has, if all are as large as those of a batch."""
+        if self._reports.bytes_listed is None or self._spec.compression == "Gzip":
+            return inf
+        return self._reports.bytes_listed * batch.records / max(len(batch.payload), 1)
 
     def _plans(self, settings: RunnerSettings) -> ObjectPlans:
         """Raises JobError or Invalid."""
@@ -202,24 +232,29 @@ class Runner:
     # Objects
 
     async def _list(self, inputs: asyncio.Queue[_Numbered | None]) -> None:
-        """Raises JobError or Unavailable."""
+        """Raises JobError or Unavailable; the queue ends in any case."""
+        try:
+            await self._list_into(inputs)
+        except (JobError, Unavailable):
+            await inputs.put(None)
+            raise
+        self._reports.listing_ended()
+        await inputs.put(None)
+
+    async def _list_into(self, inputs: asyncio.Queue[_Numbered | None]) -> None:
         spec = self._spec
         through = spec.done_through.encode() if spec.done_through is not None else None
         done = {*spec.done, *spec.failed}
         number = 0
-        try:
-            async with aclosing(list_inputs(spec, self._store)) as items:
-                async for item in items:
-                    self._reports.listed(item.size)
-                    key = item.source.key
-                    if key in done or (through is not None and key.encode() <= through):
-                        self._reports.was_finished(number, item)
-                    else:
-                        await inputs.put((number, item))
-                    number += 1
-            self._reports.listing_ended()
-        finally:
-            inputs.put_nowait(None)
+        async with aclosing(list_inputs(spec, self._store)) as items:
+            async for item in items:
+                self._reports.listed(item.size)
+                key = item.source.key
+                if key in done or (through is not None and key.encode() <= through):
+                    self._reports.was_finished(number, item)
+                else:
+                    await inputs.put((number, item))
+                number += 1
 
     async def _transform_all(
         self, inputs: asyncio.Queue[_Numbered | None], transform: Transform

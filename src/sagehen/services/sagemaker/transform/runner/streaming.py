@@ -11,7 +11,7 @@ from sagehen.base.errors import SagehenError
 from sagehen.http1.client import ClientConnection
 from sagehen.http1.fields import Headers
 from sagehen.http1.pool import CONNECT_TIMEOUT_SECONDS, open_connection
-from sagehen.services.sagemaker.transform.records.batches import RecordsError
+from sagehen.services.sagemaker.transform.records.batches import Batch, RecordsError
 from sagehen.services.sagemaker.transform.runner.attempts import (
     MAX_REASON_CHARACTERS,
     Retries,
@@ -94,8 +94,10 @@ async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> 
             else:
                 await retry.failed(answer)
         except BatchError as error:
-            if not shared.batches.may_fail():
+            search = shared.batches.search
+            if search is None or search.is_hopeless(Batch(b"", 1, 0)):
                 raise
+            search.found += 1
             await write_errors(shared, item, (FailedRecord(0, error),))
             return ObjectResult(attempt.size, 1, 1)
     if item.size is None:

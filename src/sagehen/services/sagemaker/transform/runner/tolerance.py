@@ -10,6 +10,8 @@ __all__ = ["NAME", "Tolerance", "parse_tolerance"]
 
 NAME = "MAX_FAILED_RECORDS"
 """of the option, without SAGEHEN_TRANSFORM_"""
+HOPELESS_FACTOR = 2
+HOPELESS_RECORDS = 1000
 _FORM = re.compile(r"(?:[0-9]{1,3}(?:\.[0-9]{1,6})?%|[0-9]{1,15})")
 
 
@@ -24,6 +26,15 @@ class Tolerance:
         """`records`: all of the job, with those that failed."""
         if self.share is not None:
             return failed > self.share * records
+        return failed > (self.count or 0)
+
+    def is_hopeless(self, failed: int, expected_records: float) -> bool:
+        """Whether more records have failed already than the job can bear, by far if it is a guess
+        how many there are: then more need not be looked for."""
+        if self.share is not None:
+            return (
+                failed > HOPELESS_FACTOR * float(self.share) * expected_records + HOPELESS_RECORDS
+            )
         return failed > (self.count or 0)
 
     @property

@@ -7,8 +7,11 @@ import json
 
 import pytest
 
+from sagehen.frame.s3_client import S3Error
 from sagehen.http1.call import LocalAnswer
-from sagehen.services.sagemaker.transform.runner import outputs
+from sagehen.services.sagemaker.transform.runner import invocation, outputs
+from sagehen.services.sagemaker.transform.runner import runner as runner_module
+from sagehen.services.sagemaker.transform.runner.parameters import DEFAULTS
 from sagehen.services.sagemaker.transform.runner_messages import (
     Capture,
     Done,
@@ -211,6 +214,26 @@ async def test_parameters_of_the_container_count_unless_the_job_has_its_own(
     ]
 
 
+async def test_a_container_may_refuse_to_answer_about_itself(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    store.objects["in", "data/x"] = b"x"
+    job.parameters = None
+    assert await job.run(make_spec(), Container(upper)) == RunnerEnded()
+    assert job.of(RunnerSettings) == [DEFAULTS]
+    assert job.clock.seconds > 1_700_000_000 + 20
+
+
+async def test_an_answer_that_is_too_large_fails_its_object(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invocation, "MAX_ANSWER_BYTES", 10)
+    store.objects["in", "data/x"] = b"0123456789x"
+    container = Container(upper)
+    assert await job.run(make_spec(), container) == RunnerEnded(error="AlgorithmError")
+    assert len(container.payloads) == 1
+
+
 async def test_the_next_runner_does_the_rest(job: TransformRun, store: MemoryStore) -> None:
     for name in "abcdef":
         store.objects["in", f"data/{name}"] = name.encode()
@@ -342,6 +365,23 @@ async def test_too_many_failed_records_fail_the_job(job: TransformRun, store: Me
     assert ended.error == "ClientError"
     assert ended.message.startswith("2 of 13 records failed, more than the 1 that ")
     assert store.outputs().keys() == {"results/x.out", "results/x.errors.jsonl"}
+
+
+@pytest.mark.parametrize(("tolerated", "most_requests"), [("3", 30), ("1%", 2500)])
+async def test_the_search_ends_when_too_many_have_failed(
+    job: TransformRun, store: MemoryStore, tolerated: str, most_requests: int
+) -> None:
+    store.objects["in", "data/x"] = b"bad\n" * 5000
+
+    async def refuse(payload: bytes) -> tuple[int, bytes]:
+        return 400, b""
+
+    container = Container(refuse)
+    ended = await job.run(make_spec(options={"MAX_FAILED_RECORDS": tolerated}), container)
+
+    assert ended == RunnerEnded(error="ClientError")
+    assert len(container.payloads) < most_requests
+    assert store.outputs() == {}
 
 
 async def test_an_object_of_failed_records_only_has_no_output(
@@ -548,3 +588,46 @@ async def test_a_pipeline_ends_at_an_error(job: TransformRun, store: MemoryStore
 
     assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded(error="ClientError")
     assert second.payloads == []
+
+
+async def test_listing_waits_for_the_objects_before(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "LISTED_AHEAD", 5)
+    for number in range(40):
+        store.objects["in", f"data/{number:03}"] = b"x"
+    gate = asyncio.Event()
+
+    async def hold(payload: bytes) -> bytes:
+        await gate.wait()
+        return payload
+
+    runner = job.start(make_spec(), Container(hold))
+    running = asyncio.create_task(runner.run())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    known = job.of(Progress)[-1]
+    assert (known.objects_known < 25, known.is_listed) == (True, False)
+
+    gate.set()
+    assert await asyncio.wait_for(running, 30) == RunnerEnded()
+    assert len(store.outputs()) == 40
+
+
+async def test_a_listing_that_breaks_off_fails_the_job(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "LISTED_AHEAD", 2)
+    for number in range(20):
+        store.objects["in", f"data/{number:03}"] = b"x"
+    list_page = store.list_page
+
+    async def break_off(bucket: str, prefix: str, after: str = "") -> object:
+        if after:
+            raise S3Error("AccessDenied", 403, "Access Denied")
+        return await list_page(bucket, prefix, after)
+
+    store.list_page = break_off  # type: ignore[method-assign,assignment]
+    ended = await job.run(make_spec(), Container(upper))
+    assert ended.error == "ClientError"
+    assert "Access Denied" in ended.message

@@ -1,5 +1,7 @@
 """SAGEHEN_TRANSFORM_MAX_FAILED_RECORDS."""
 
+from math import inf
+
 import pytest
 
 from sagehen.base.errors import Invalid
@@ -33,3 +35,19 @@ def test_anything_else_is_refused(value: str) -> None:
 @pytest.mark.parametrize("value", ["3", "1%", "0.1%", "100%"])
 def test_the_text_is_that_of_the_option(value: str) -> None:
     assert parse_tolerance(value).text == value
+
+
+@pytest.mark.parametrize(
+    ("value", "failed", "expected", "is_hopeless"),
+    [
+        ("3", 3, inf, False),
+        ("3", 4, inf, True),
+        ("1%", 10**9, inf, False),
+        ("1%", 3000, 100_000, False),
+        ("1%", 3001, 100_000, True),
+    ],
+)
+def test_the_search_ends_when_it_is_hopeless(
+    value: str, failed: int, expected: float, is_hopeless: bool
+) -> None:
+    assert parse_tolerance(value).is_hopeless(failed, expected) is is_hopeless
