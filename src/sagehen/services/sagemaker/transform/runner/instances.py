@@ -37,7 +37,7 @@ class Instance:
         self.free = 0
         self.is_removed = False
         self.pauses = Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
-        self.pause: asyncio.TimerHandle | None = None
+        self.pause: asyncio.Task[None] | None = None
 
     @property
     def can_take(self) -> bool:
@@ -100,9 +100,7 @@ class Instances:
     def unreachable(self, instance: Instance) -> None:
         """Sends it nothing for a while."""
         if instance.pause is None and not instance.is_removed:
-            seconds = instance.pauses.next_seconds()
-            loop = asyncio.get_running_loop()
-            instance.pause = loop.call_later(seconds, self._end_pause, instance)
+            instance.pause = asyncio.create_task(self._pause(instance))
 
     def answered(self, instance: Instance) -> None:
         instance.pauses.reset()
@@ -160,7 +158,9 @@ class Instances:
                     log.info("The instance %s is not ready: %s", instance.id, error)
                 await self._clock.sleep(backoff.next_seconds())
         finally:
-            self._preparing.pop(instance.address, None)
+            # Another one may be under way, if the instance was removed and added again.
+            if self._preparing.get(instance.address) is asyncio.current_task():
+                del self._preparing[instance.address]
         instance.slots = instance.free = slots
         self.slots_changed.set()
         self._hand_out()
@@ -176,6 +176,11 @@ class Instances:
             task.cancel()
         for upstreams in instance.stages:
             upstreams.close()
+
+    async def _pause(self, instance: Instance) -> None:
+        await self._clock.sleep(instance.pauses.next_seconds())
+        instance.pause = None
+        self._hand_out()
 
     def _end_pause(self, instance: Instance) -> None:
         if instance.pause is not None:

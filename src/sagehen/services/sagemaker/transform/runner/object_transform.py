@@ -35,6 +35,8 @@ __all__ = ["ObjectResult", "ObjectTransform", "Shared", "read_pieces", "write_er
 
 CONCURRENT_READS = 4
 """large objects that are read at once; more may wait for answers"""
+BATCH_BYTES = 8192
+"""that a batch takes beside its payload: there may be very many of single records"""
 CONTENT_TYPE_OF_ERRORS = "application/jsonlines"
 
 
@@ -73,16 +75,16 @@ async def read_pieces(
         return gunzip.feed(data) if gunzip is not None else (data,)
 
     first = await reader.first()
-    for piece in unpacked(first) if reader.is_at_end and not gunzips else ():
-        yield piece
-    if not reader.is_at_end or gunzips:
-        async with large_reads:
-            for piece in unpacked(first):
-                yield piece
-            async with aclosing(reader.rest()) as rest:
-                async for data in rest:
-                    for piece in unpacked(data):
-                        yield piece
+    if reader.is_at_end and gunzip is None:
+        yield first
+        return
+    async with large_reads:
+        for piece in unpacked(first):
+            yield piece
+        async with aclosing(reader.rest()) as rest:
+            async for data in rest:
+                for piece in unpacked(data):
+                    yield piece
     if gunzip is not None:
         gunzip.end()
 
@@ -156,7 +158,7 @@ class ObjectTransform:
         self._queue.put_nowait(None)
 
     async def _send(self, batch: Batch) -> None:
-        await self._shared.window.take(len(batch.payload))
+        await self._shared.window.take(_held_bytes(batch))
         task = asyncio.create_task(self._batches.result(batch))
         self._queue.put_nowait((batch, task))
 
@@ -164,7 +166,7 @@ class ObjectTransform:
         window, reports = self._shared.window, self._shared.reports
         while (entry := await self._queue.get()) is not None:
             batch, task = entry
-            held = len(batch.payload)
+            held = _held_bytes(batch)
             try:
                 result = await task
                 window.add(len(result.output))
@@ -204,7 +206,11 @@ class ObjectTransform:
             if entry is not None:
                 batch, task = entry
                 await _cancel(task)
-                self._shared.window.give(len(batch.payload))
+                self._shared.window.give(_held_bytes(batch))
+
+
+def _held_bytes(batch: Batch) -> int:
+    return len(batch.payload) + BATCH_BYTES
 
 
 def _error_line(record: FailedRecord) -> bytes:

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from sagehen.base.errors import Unavailable
-from sagehen.services.sagemaker.transform.runner.instances import Instance, Instances
+from sagehen.services.sagemaker.transform.runner.instances import FIRST_PAUSE_SECONDS, Instances
 from sagehen.services.sagemaker.transform.runner_messages import InstanceAddress
+from support.clock import SteppedClock
 from support.transform_runs import Container, QuickClock
 
 A, B = (InstanceAddress(instance_id=name, address=f"link:{name}") for name in "ab")
@@ -111,9 +112,13 @@ async def test_a_removed_instance_gets_nothing_more(instances: Instances) -> Non
         await held.end(name)
 
 
-async def test_an_unreachable_instance_pauses_until_it_is_ready_again(
-    instances: Instances,
-) -> None:
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_an_unreachable_instance_pauses_until_it_is_ready_again(is_told: bool) -> None:
+    async def two_slots(address: InstanceAddress) -> int:
+        return 2
+
+    clock = SteppedClock()
+    instances = Instances(clock, two_slots, lambda *_: Container(nothing))
     instances.update([A])
     await turns()
     (instance,) = instances._instances.values()
@@ -121,26 +126,33 @@ async def test_an_unreachable_instance_pauses_until_it_is_ready_again(
     held = Held(instances)
     await held.begin("1")
     assert held.order == []
-    instances.update([A])
+    if is_told:
+        instances.update([A])
+    else:
+        clock.advance(FIRST_PAUSE_SECONDS)
     await turns()
     assert held.order == [("1", "a")]
     await held.end("1")
 
 
-async def test_a_pause_ends_by_itself(
-    instances: Instances, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_instance_that_comes_back_at_once_is_asked_once_more() -> None:
+    asked = 0
+
+    async def count(address: InstanceAddress) -> int:
+        nonlocal asked
+        asked += 1
+        await turns(2)
+        return 1
+
+    instances = Instances(QuickClock(), count, lambda *_: Container(nothing))
     instances.update([A])
-    await turns()
-    (instance,) = instances._instances.values()
-    monkeypatch.setattr(instance.pauses, "_first", 0.001)
-    instances.unreachable(instance)
-
-    async def hold() -> Instance:
-        async with instances.slot() as taken:
-            return taken
-
-    assert await asyncio.wait_for(hold(), 30) is instance
+    await turns(1)
+    instances.update([])
+    instances.update([A])
+    await turns(1)
+    instances.update([A])
+    await turns(10)
+    assert (asked, instances.slots) == (2, 1)
 
 
 async def test_an_instance_is_asked_until_it_answers() -> None:

@@ -631,3 +631,25 @@ async def test_a_listing_that_breaks_off_fails_the_job(
     ended = await job.run(make_spec(), Container(upper))
     assert ended.error == "ClientError"
     assert "Access Denied" in ended.message
+
+
+async def test_the_window_bounds_the_number_of_batches(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    store.objects["in", "data/x"] = b"1\n" * 12_000
+    gate = asyncio.Event()
+
+    async def hold(payload: bytes) -> bytes:
+        await gate.wait()
+        return payload
+
+    spec = make_spec(batch_strategy="SingleRecord", max_concurrent=4)
+    runner = job.start(spec, Container(hold))
+    running = asyncio.create_task(runner.run())
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert 100 < len(asyncio.all_tasks()) < 64 * 2**20 // 8192 + 50
+
+    gate.set()
+    assert await asyncio.wait_for(running, 60) == RunnerEnded()
+    assert store.outputs() == {"results/x.out": b"1\n" * 12_000}
