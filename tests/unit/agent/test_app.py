@@ -16,7 +16,12 @@ from sagehen.base.clock import SYSTEM
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
 from sagehen.base.settings import Settings
-from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
+from sagehen.frame.container_specs import (
+    InstanceOwner,
+    InstanceReport,
+    InstanceSpec,
+    InstanceState,
+)
 from sagehen.http1.call import LocalAnswer, call_once
 from sagehen.services.s3.storage import ObjectStore
 from support.agents import served
@@ -82,6 +87,24 @@ async def test_an_instance_comes_and_goes(client: AgentClient, make_spec: MakeSp
     await client.delete_instance("i-1")
     await wait_for(client, None)
     await client.delete_instance("i-1")
+
+
+async def test_an_instance_of_a_transform_job_is_measured_and_logged_as_one(
+    client: AgentClient, make_spec: MakeSpec, home: Home
+) -> None:
+    spec = msgspec.structs.replace(make_spec(), owner=InstanceOwner.TRANSFORM_JOB)
+    await client.put_instance(spec)
+    report = await wait_for(client, InstanceState.IN_SERVICE)
+    assert report is not None
+    assert report.owner is InstanceOwner.TRANSFORM_JOB
+    assert await client.metrics() == []
+    samples = await client.job_samples()
+    assert {"CPUUtilization", "MemoryUtilization"} <= {sample.name for sample in samples}
+    assert {(sample.job, sample.host, sample.transform) for sample in samples} == {
+        ("houses", "i-1", True)
+    }
+    assert (home.transform_log("houses") / "i-1.log").exists()
+    assert not (home.logs / "endpoints").exists()
 
 
 async def test_another_spec_takes_the_place_of_the_first(

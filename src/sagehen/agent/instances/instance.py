@@ -276,17 +276,18 @@ class Instance:
             cause = (
                 f"/ping did not answer 200 within {seconds:g} s; {await slow.describe_unhealthy()}"
             )
-            raise ContainerUnhealthy(self._ping_failure(slow, cause), final=True) from None
+            reason = failed_ping(slow.hostname, self.spec, cause)
+            raise ContainerUnhealthy(reason, final=True) from None
         for running in self._running:
             if running.exited.done():
-                reason = self._ping_failure(running, running.describe_end())
+                reason = failed_ping(running.hostname, self.spec, running.describe_end())
                 raise ContainerUnhealthy(reason, final=running.will_not_load)
 
     def _raise_failed(self, waits: list[asyncio.Task[None]]) -> None:
         for running, wait in zip(self._running, waits, strict=True):
             error = wait.exception() if wait.done() else None
             if isinstance(error, ContainerUnhealthy):
-                reason = self._ping_failure(running, str(error))
+                reason = failed_ping(running.hostname, self.spec, str(error))
                 raise ContainerUnhealthy(reason, final=True) from error
 
     async def _serve(self) -> str:
@@ -315,9 +316,8 @@ class Instance:
             try:
                 await self._models.unload_idle()
             except Exception:
-                log.exception(
-                    "Idle models could not be unloaded.", extra=self._about("models_kept")
-                )
+                about = self._about("models_kept")
+                log.exception("Idle models could not be unloaded.", extra=about)
 
     async def _watch(self) -> str:
         pace = self._node.pace
@@ -332,8 +332,8 @@ class Instance:
                     return running.describe_end()
             healthy = await asyncio.gather(*(running.is_healthy() for running in self._running))
             failed = 0 if all(healthy) else failed + 1
-            if self._slots() != reported_slots:
-                reported_slots = self._slots()
+            if (slots := self._slots()) != reported_slots:
+                reported_slots = slots
                 self._change(InstanceState.IN_SERVICE)
             if failed >= pace.pings_failed_in_a_row:
                 problems = filter(None, (running.ping_problem for running in self._running))
@@ -368,9 +368,6 @@ class Instance:
         home, name = self._node.home, self.spec.instance_id
         await asyncio.to_thread(home.container_end(name).unlink, missing_ok=True)
         await asyncio.to_thread(remove_tree, home.instances / name)
-
-    def _ping_failure(self, running: RunningContainer, cause: str) -> str:
-        return failed_ping(running.paths.container.hostname, self.spec, cause)
 
     def _fail(self, reason: str) -> None:
         log.warning("An instance failed: %s", reason, extra=self._about("instance_failed"))

@@ -180,6 +180,10 @@ class RunningContainer:
         """A restart would not help."""
         return self.is_ours and self.exited.done() and self.exited.result() == WILL_NOT_LOAD
 
+    @property
+    def hostname(self) -> str:
+        return self.paths.container.hostname
+
     def describe_end(self) -> str:
         reason = explain(self.process.last_lines()) or "it logged nothing"
         if not self.exited.done():

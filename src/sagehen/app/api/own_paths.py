@@ -22,6 +22,7 @@ from sagehen.app.api.status import (
     Snapshot,
     describe_status,
     read_job_counts,
+    read_transform_counts,
 )
 from sagehen.base.errors import Invalid, SagehenError, StateError
 from sagehen.base.settings.inference_service import InferenceServiceSettings
@@ -152,9 +153,8 @@ class OwnPaths:
         return Response(status_code=204)
 
     async def _observe(self) -> Snapshot:
-        (records, instance_records, queues, (jobs, services)), samples = await asyncio.gather(
-            asyncio.to_thread(self._read), self._samples()
-        )
+        read, samples = await asyncio.gather(asyncio.to_thread(self._read), self._samples())
+        records, instance_records, queues, (jobs, services), transforms = read
         observations = self._observations
         totals = observations.totals()
         statuses = {record.name: record.status.value for record in records}
@@ -174,6 +174,7 @@ class OwnPaths:
             measured=measured,
             queues=queues,
             jobs=jobs,
+            transforms=transforms,
             services=services,
             describe_image=self._describe_image,
         )
@@ -213,12 +214,15 @@ class OwnPaths:
         list[InstanceRecord],
         dict[str, EndpointQueue],
         tuple[JobCounts, list[ServiceStatus]],
+        JobCounts,
     ]:
         with self._database.read() as connection:
             queues = async_requests.endpoint_queues(connection)
             by_name = {queue.endpoint_name: queue for queue in queues}
             jobs = read_job_counts(connection, self._own_service)
-            return endpoints.all(connection), instances.all(connection), by_name, jobs
+            transforms = read_transform_counts(connection)
+            records = endpoints.all(connection), instances.all(connection)
+            return *records, by_name, jobs, transforms
 
     def _check_state(self) -> None:
         with self._database.read() as connection:

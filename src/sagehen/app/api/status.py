@@ -27,8 +27,17 @@ from sagehen.services.sagemaker.hosting.records import (
 )
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.records import JobStage
+from sagehen.services.sagemaker.transform import store as transform_jobs
+from sagehen.services.sagemaker.transform.job_records import TransformStage
 
-__all__ = ["JobCounts", "ServiceStatus", "Snapshot", "describe_status", "read_job_counts"]
+__all__ = [
+    "JobCounts",
+    "ServiceStatus",
+    "Snapshot",
+    "describe_status",
+    "read_job_counts",
+    "read_transform_counts",
+]
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,13 @@ class ServiceStatus:
     waiting: int
     problem: str | None
     """why it is paused, and the remedy"""
+
+
+def read_transform_counts(connection: Connection) -> JobCounts:
+    stages: Counter[TransformStage] = Counter()
+    for (_, stage), count in transform_jobs.counts(connection).items():
+        stages[stage] += count
+    return JobCounts(stages[TransformStage.ACTIVE], stages[TransformStage.WAITING])
 
 
 def read_job_counts(
@@ -79,6 +95,7 @@ class Snapshot:
     queues: Mapping[str, EndpointQueue] = field(default_factory=dict)
     """absent until the first request"""
     jobs: JobCounts = field(default_factory=JobCounts)
+    transforms: JobCounts = field(default_factory=JobCounts)
     services: Sequence[ServiceStatus] = ()
     describe_image: Callable[[str], str | None] = lambda image: None
     """says which libraries stand in for an image's"""
@@ -86,7 +103,7 @@ class Snapshot:
 
 def describe_status(snapshot: Snapshot) -> dict[str, Any]:
     """Returns `{"endpoints": [{"name", "status", "variants": […], …}, …], "training_jobs":
-    {"running", "waiting"}, "inference_services": […]}`."""
+    {"running", "waiting"}, "transform_jobs": …, "inference_services": […]}`."""
     groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
     for record in snapshot.instances:
         groups[record.endpoint_name].append(record)
@@ -95,6 +112,7 @@ def describe_status(snapshot: Snapshot) -> dict[str, Any]:
             _endpoint(record, groups[record.name], snapshot) for record in snapshot.endpoints
         ],
         "training_jobs": asdict(snapshot.jobs),
+        "transform_jobs": asdict(snapshot.transforms),
         "inference_services": [asdict(record) for record in snapshot.services],
     }
 

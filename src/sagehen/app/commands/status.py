@@ -129,6 +129,9 @@ def _jobs(status: dict[str, Any]) -> list[str]:
     lines = []
     if any(jobs.values()):
         lines.append(f"Training jobs: {_counted(jobs)} (sagehen jobs list)")
+    transforms = status.get("transform_jobs") or {}
+    if any(transforms.values()):
+        lines.append(f"Transform jobs: {_counted(transforms)} (sagehen transform list)")
     for service in status.get("inference_services", ()):
         lines.append(f"Inference service {service['stage']}: {_counted(service)}")
         if service.get("problem"):

@@ -115,6 +115,7 @@ class _Control:
             holder,
             ArnMaker.of(settings),
             settings,
+            objects=self.objects,
             data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
             runner_command=_runner_command,
             s3=s3,

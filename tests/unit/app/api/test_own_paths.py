@@ -31,9 +31,11 @@ from sagehen.services.sagemaker.hosting import (
 )
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.services.sagemaker.training import store as training_jobs
+from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.state.database import Database
 from support.fleet import NAME, deployment, endpoint, instance
 from support.training_jobs import running_job, waiting_job
+from support.transform_jobs import active_transform
 
 IN_SERVICE, STARTING = InstanceState.IN_SERVICE, InstanceState.STARTING
 REPORT: dict[str, Any] = {
@@ -346,9 +348,11 @@ async def test_the_status_counts_jobs_that_go_on(server: Server) -> None:
         for name in ("a", "b"):
             training_jobs.insert(connection, waiting_job(name))
         training_jobs.insert(connection, running_job("c"))
+        transform_jobs.insert(connection, active_transform("d"))
         inference_services.insert(connection, service)
     told = (await server.ask("GET", "/_sagehen/status")).json
     assert told["training_jobs"] == {"running": 1, "waiting": 2}
+    assert told["transform_jobs"] == {"running": 1, "waiting": 0}
     assert told["inference_services"] == [
         {"stage": "prod", "running": 0, "waiting": 0, "problem": None}
     ]

@@ -158,6 +158,12 @@ class TestContainers:
         of_job = read_logs(home, "house", Selection(lines=9), follow=False, job=True)
         assert [line[-7:] for line in of_job] == ["epoch 1"]
 
+    def test_a_transform_job_s_are_found_unless_a_training_job_has_its_name(self, home) -> None:
+        Printer(home.transform_log("house"))(0, "i-1", "one batch")
+        assert [line[-9:] for line in told(home, "house")] == ["one batch"]
+        Printer(home.job_log("house"))(0, "algo-1", "epoch 1")
+        assert [line[-7:] for line in told(home, "house")] == ["epoch 1"]
+
     @pytest.mark.parametrize("name", ["nothing", "..", "../../run"])
     def test_a_name_without_logs_is_said(self, home: Home, prints, name: str) -> None:
         prints(0, "v/i/c", "of another")

@@ -135,6 +135,7 @@ class TestReasons:
 def test_jobs_are_counted() -> None:
     status = status_of("a") | {
         "training_jobs": {"running": 2, "waiting": 1},
+        "transform_jobs": {"running": 0, "waiting": 3},
         "inference_services": [
             {"stage": "old", "running": 0, "waiting": 2, "problem": "It is paused."},
             {"stage": "prod", "running": 1, "waiting": 0, "problem": None},
@@ -144,6 +145,7 @@ def test_jobs_are_counted() -> None:
     assert "Inference service old: 0 running, 2 waiting" in lines
     assert "It is paused." in lines
     assert "Training jobs: 2 running, 1 waiting (sagehen jobs list)" in lines
+    assert "Transform jobs: 0 running, 3 waiting (sagehen transform list)" in lines
     assert "Inference service prod: 1 running, 0 waiting" in lines
     assert "Training jobs" not in plain_status(status_of("a"))
 
@@ -151,17 +153,20 @@ def test_jobs_are_counted() -> None:
 def test_gpus_are_shown_with_their_holders() -> None:
     job = {"training_job": "fit", "host": "algo-1", "fraction": 1.0}
     shared = {"endpoint": "e", "instance": "i-1", "training_job": None, "fraction": 0.25}
+    batch = {"transform_job": "b", "instance": "i-2", "fraction": 1.0}
     gpus = [
         {"id": "0", "name": "A10G", "free": 0.0, "holders": [job]},
         {"id": "1", "name": "A10G", "free": 0.5, "holders": [shared, shared]},
         {"id": "2", "name": "A10G", "free": 1.0, "holders": []},
+        {"id": "3", "name": "A10G", "free": 0.0, "holders": [batch]},
     ]
     lines = plain_status(status_of("a") | {"gpus": {"gpus": gpus, "problem": None}}).splitlines()
-    shown_from = lines.index("GPUs: 3, of which 1 free")
-    assert lines[shown_from + 1 : shown_from + 4] == [
+    shown_from = lines.index("GPUs: 4, of which 1 free")
+    assert lines[shown_from + 1 : shown_from + 5] == [
         "GPU 0 (A10G): training job fit, algo-1",
         "GPU 1 (A10G): endpoint e, instance i-1 (0.25); endpoint e, instance i-1 (0.25); 0.5 free",
         "GPU 2 (A10G): free",
+        "GPU 3 (A10G): transform job b, instance i-2",
     ]
     broken = {"gpus": [], "problem": "nvidia-smi cannot be run"}
     assert "GPUs: nvidia-smi cannot be run." in plain_status(status_of("a") | {"gpus": broken})

@@ -44,10 +44,15 @@ class LogStream:
         return self.key + self.suffix
 
     @property
+    def begun_ms(self) -> int:
+        """Returns the time in the name, in epoch milliseconds; 0 if there is none."""
+        return 0 if self.timed_by is None else created_ms(self.timed_by)
+
+    @property
     def name(self) -> str:
-        if self.timed_by is None:
-            return self.key
-        return f"{self.key}{created_ms(self.timed_by) // 1000}{self.suffix}"
+        return (
+            self.key if self.timed_by is None else f"{self.key}{self.begun_ms // 1000}{self.suffix}"
+        )
 
     @property
     def is_named(self) -> bool:

@@ -115,7 +115,7 @@ def _stream(call: RequestContext, group: Group, stream: LogStream) -> dict[str, 
     name = stream.name
     described = {
         "logStreamName": name,
-        "creationTime": log.created_ms,
+        "creationTime": log.created_ms or stream.begun_ms,
         "arn": f"{call.arns.log_group(group.name)}:log-stream:{name}",
         "storedBytes": 0,
     }

@@ -29,7 +29,7 @@ __all__ = ["StoreBuilds"]
 log = logging.getLogger(__name__)
 
 BUILDS_AT_ONCE = 2
-"""each takes a processor and some 150 MiB"""
+"""each takes a processor and some 100 MiB"""
 MOST_ATTEMPTS = 5
 """of a build, until a creation fails; the build goes on being tried"""
 FIRST_RETRY_SECONDS = 1.0

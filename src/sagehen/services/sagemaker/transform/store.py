@@ -15,6 +15,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    cast,
     func,
     select,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "list_page",
     "next_waiting",
     "progress_of",
+    "progress_with_uploads",
     "save",
     "save_progress",
     "update",
@@ -178,6 +180,18 @@ def progress_of(connection: Connection, job_ids: Iterable[str]) -> dict[str, Tra
         connection, PROGRESS, TransformProgress, PROGRESS.c.job_id.in_(wanted)
     )
     return {record.job_id: record for record in records}
+
+
+def progress_with_uploads(connection: Connection) -> list[TransformProgress]:
+    """Returns the progress of ended jobs whose uploads have not ended. Reads all jobs."""
+    ended = select(_COLUMNS.job_id).where(_COLUMNS.stage == TransformStage.ENDED)
+    return rows.select_records(
+        connection,
+        PROGRESS,
+        TransformProgress,
+        PROGRESS.c.job_id.in_(ended),
+        cast(PROGRESS.c.uploads, Text) != "[]",
+    )
 
 
 def save_progress(connection: Connection, progress: TransformProgress) -> None:

@@ -12,7 +12,6 @@ from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.errors import not_built, quota_exceeded, refused
 from sagehen.services.sagemaker.hosting.containers import containers_of
 from sagehen.services.sagemaker.hosting.records import ModelRecord
-from sagehen.services.sagemaker.transform.data_processing.checks import check_data_processing
 from sagehen.services.sagemaker.transform.format_options import (
     FORMAT_OPTIONS,
     read_format_options,
@@ -137,10 +136,17 @@ _OPTIONS = (MAX_FAILED_RECORDS, *FORMAT_OPTIONS)
 
 
 def _check_processing(params: dict[str, Any]) -> None:
+    options = options_of(params.get("Environment", {}))
+    capture = params.get("DataCaptureConfig", {})
+    if not (params.get("DataProcessing") or capture.get("GenerateInferenceId") or options):
+        return
+    # Imports NumPy, which other jobs do not need in this process.
+    from sagehen.services.sagemaker.transform.data_processing.checks import check_data_processing
+
     data_input, output = params["TransformInput"], params["TransformOutput"]
     processing = params.get("DataProcessing", {})
     try:
-        formats = read_format_options(options_of(params.get("Environment", {})))
+        formats = read_format_options(options)
         check_data_processing(
             content_type=data_input.get("ContentType"),
             accept=output.get("Accept"),
@@ -149,9 +155,7 @@ def _check_processing(params: dict[str, Any]) -> None:
             input_filter=processing.get("InputFilter", "$"),
             output_filter=processing.get("OutputFilter", "$"),
             join_source=processing.get("JoinSource", "None"),
-            generate_inference_id=params.get("DataCaptureConfig", {}).get(
-                "GenerateInferenceId", False
-            ),
+            generate_inference_id=capture.get("GenerateInferenceId", False),
             options=formats,
         )
     except Invalid as error:

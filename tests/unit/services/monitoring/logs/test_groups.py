@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.agent.instances.container_log import ContainerLog
 from sagehen.frame.log_times import put_aside, times_path
-from sagehen.services.monitoring.logs.groups import Group
+from sagehen.services.monitoring.logs.groups import Group, find_stream
 
 
 @pytest.fixture
@@ -55,3 +55,21 @@ def test_what_nobody_noted_the_time_of_is_there_all_the_same(path: Path) -> None
     path.parent.mkdir()
     path.write_text("said\n")
     assert names(path) == ["job/algo-1-0"]
+
+
+def test_a_data_log_has_the_name_of_its_instance_s_stream(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+    (folder / "i-1.data-log.log").write_text("said\n")
+    group = Group("/aws/sagemaker/TransformJobs", tmp_path, of_jobs=True)
+    assert group.streams("job/") == []  # The name has the time of the instance's log.
+    log = ContainerLog(folder / "i-1.log", 100, lambda: 1_700_000_000.5)
+    log.add("said")
+    log._close()
+    own, data_log = group.streams("job/i-1")
+    assert (own.name, data_log.name) == ("job/i-1-1700000000", "job/i-1-1700000000/data-log")
+    assert data_log.path.name == "i-1.data-log.log"
+    assert data_log.begun_ms == 1_700_000_000_500
+    assert [stream.name for stream in group.streams(own.name + "/")] == [data_log.name]
+    assert find_stream(group, data_log.name).path == data_log.path
+    assert find_stream(group, own.name).path == own.path

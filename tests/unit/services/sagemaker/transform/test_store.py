@@ -66,6 +66,21 @@ def test_all_of_its_progress_comes_back(state):
         assert transform_jobs.progress_of(connection, []) == {}
 
 
+def test_ended_jobs_whose_uploads_have_not_ended_are_found(state):
+    state(
+        waiting_transform("left", stage=TransformStage.ENDED),
+        waiting_transform("clean", stage=TransformStage.ENDED),
+        active_transform("runs"),
+    )
+    uploads = (UploadBegun(bucket="b", key="k", upload_id="u"),)
+    with state.database.write() as connection:
+        for name in ("left", "runs"):
+            progress = TransformProgress(job_id=f"id{name}", uploads=uploads)
+            transform_jobs.save_progress(connection, progress)
+        (found,) = transform_jobs.progress_with_uploads(connection)
+    assert found.job_id == "idleft"
+
+
 def test_the_oldest_come_first(state):
     jobs = [waiting_transform(name, created_at=at) for name, at in (("b", 2.0), ("a", 1.0))]
     state(*jobs, active_transform("z", created_at=0.5), active_transform("y", created_at=3.0))

@@ -21,11 +21,13 @@ from sagehen.frame.container_specs import (
 )
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.frame.state_watch import StateWatch
+from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.hosting.reconciler.loop import InstanceAgent, InstanceReports
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
 from sagehen.services.sagemaker.transform.data_log import DataLog
 from sagehen.services.sagemaker.transform.metrics import measure_jobs
 from sagehen.services.sagemaker.transform.reconciler.jobs import JobRequests, TransformPass
+from sagehen.services.sagemaker.transform.reconciler.left_uploads import LeftUploads
 from sagehen.services.sagemaker.transform.reconciler.plan import RunnerFacts
 from sagehen.services.sagemaker.transform.reconciler.runner_process import (
     MakeProcess,
@@ -59,6 +61,7 @@ class TransformLoop(LeasedLoop):
         arns: ArnMaker,
         settings: Settings,
         *,
+        objects: ObjectStore,
         data_log: DataLog,
         runner_command: RunnerCommand,
         s3: S3Access,
@@ -67,6 +70,7 @@ class TransformLoop(LeasedLoop):
         super().__init__(database, clock, LEASE_NAME, holder)
         self._agent = agent
         self._data_log = data_log
+        self._left_uploads = LeftUploads(database, objects)
         self._pass = TransformPass(database, self._lease.lease, arns, settings)
         self._runners = Runners(
             runner_command,
@@ -109,7 +113,8 @@ class TransformLoop(LeasedLoop):
         requests = await self._take_pass(reports, facts)
         await self._send(requests)
         await self._runners.perform(requests.steps)
-        if requests.settled:
+        await self._end_uploads(requests)
+        if requests.settled and not self._left_uploads.may_exist:
             return None
         return min(self._rests(requests), default=LONGEST_REST_SECONDS)
 
@@ -126,6 +131,15 @@ class TransformLoop(LeasedLoop):
         self._runners.forget(facts)
         await in_thread(lambda: self._write_logs(requests, facts))
         return requests
+
+    async def _end_uploads(self, requests: JobRequests) -> None:
+        """Ends uploads of jobs that have ended; their runners are gone."""
+        uploads = self._left_uploads
+        uploads.may_exist |= any(
+            step.job.status.is_final and step.progress.uploads for step in requests.steps
+        )
+        if uploads.may_exist:
+            await in_thread(uploads.abort_all)
 
     def _write_logs(self, requests: JobRequests, facts: Mapping[str, RunnerFacts]) -> None:
         for step in requests.steps:

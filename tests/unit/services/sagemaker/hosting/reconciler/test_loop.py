@@ -12,7 +12,8 @@ from sqlalchemy import Connection
 
 from sagehen.base.home import prepare_home
 from sagehen.frame import tags
-from sagehen.frame.container_specs import InstanceState
+from sagehen.frame.container_specs import InstanceOwner, InstanceState
+from sagehen.frame.leased_loop import LONGEST_REST_SECONDS
 from sagehen.frame.routes import RouteTable
 from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
@@ -32,7 +33,7 @@ from sagehen.state import leases
 from sagehen.state.database import Database
 from sagehen.state.leases import LEASE_SECONDS
 from support.fleet import NAME, deployment, endpoint
-from support.offline_results import MemoryBuilds
+from support.offline_results import MemoryBuilds, with_results
 
 D1, D2 = deployment("d1", 2), deployment("d2", 1)
 CREATING = endpoint(EndpointStatus.CREATING, target=D1)
@@ -292,6 +293,14 @@ async def test_instances_that_no_row_speaks_of_are_stopped(control) -> None:
     assert set(control.agent.asked) == {("delete", "i-stray")}
 
 
+async def test_instances_of_transform_jobs_are_left_alone(control) -> None:
+    control.agent.states |= dict.fromkeys(("i-batch", "i-stray"), InstanceState.IN_SERVICE)
+    control.agent.owners["i-batch"] = InstanceOwner.TRANSFORM_JOB
+    async with control.running():
+        await control.until(lambda: "i-stray" not in control.agent.states)
+    assert set(control.agent.asked) == {("delete", "i-stray")}
+
+
 async def test_a_change_made_while_the_step_is_planned_is_not_lost(control) -> None:
     """The endpoint is deleted after the pass has read the rows and before it writes."""
     control.write(CREATING)
@@ -475,3 +484,43 @@ async def test_who_stands_by_names_the_leader_for_as_long_as_it_leads(
             await standing_by.in_time(standing_by.home.routes.exists)
             assert (leader(), standing_by.routed()) == ("one", set())
     state.close()
+
+
+def routed_stores(control) -> list[str | None]:
+    table = msgspec.json.decode(control.home.routes.read_bytes(), type=RouteTable)
+    routes = [variant.offline_results for variant in table.routes[NAME].variants]
+    return [None if route is None else route.file for route in routes]
+
+
+async def test_an_endpoint_without_a_model_comes_into_service_with_its_store(control) -> None:
+    only = with_results(deployment("d1", 1), only=True)
+    control.store_builds.gate.clear()
+    async with control.running():
+        control.write(endpoint(EndpointStatus.CREATING, target=only))
+        await control.until(lambda: bool(control.store_builds.requests))
+        await control.slept(LONGEST_REST_SECONDS)
+        assert control.status() is EndpointStatus.CREATING
+        control.store_builds.gate.set()
+        await control.in_service(count=0)
+    assert (routed_stores(control), control.agent.asked) == (["d1.a.0.db"], [])
+
+
+async def test_a_refresh_is_routed_when_its_store_is_whole_and_the_old_one_goes(control) -> None:
+    only = with_results(deployment("d1", 1), only=True)
+    serving = endpoint(EndpointStatus.IN_SERVICE, current=only)
+    folder = control.home.offline_results
+    async with control.running():
+        control.write(serving)
+        await control.until(lambda: control.home.routes.exists())
+        await control.until(lambda: routed_stores(control) == ["d1.a.0.db"])
+        control.store_builds.gate.clear()
+        newer = with_results(deployment("d1", 1), only=True, revision=1)
+        control.write(msgspec.structs.replace(serving, current=newer))
+        await control.until(lambda: len(control.store_builds.requests) == 2)
+        await control.slept(LONGEST_REST_SECONDS)
+        assert routed_stores(control) == ["d1.a.0.db"]
+        control.store_builds.gate.set()
+        await control.until(lambda: routed_stores(control) == ["d1.a.1.db"])
+        await control.until(lambda: [path.name for path in folder.iterdir()] == ["d1.a.1.db"])
+        control.write(endpoint(EndpointStatus.DELETING, current=newer))
+        await control.until(lambda: not list(folder.iterdir()))

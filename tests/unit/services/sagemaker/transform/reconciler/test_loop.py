@@ -7,9 +7,15 @@ import pytest
 
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.container_specs import InstanceOwner, InstanceState
+from sagehen.services.s3.storage.local import LocalObjectStore
+from sagehen.services.s3.storage.records import Attributes
 from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.services.sagemaker.transform.data_log import DataLog
-from sagehen.services.sagemaker.transform.job_records import TransformStatus
+from sagehen.services.sagemaker.transform.job_records import (
+    TransformProgress,
+    TransformStage,
+    TransformStatus,
+)
 from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
 from sagehen.services.sagemaker.transform.reconciler.plan import (
     MAX_RUNNER_DEATHS,
@@ -21,6 +27,7 @@ from sagehen.services.sagemaker.transform.runner_messages import (
     RunnerEnded,
     RunnerLog,
     RunnerSettings,
+    UploadBegun,
 )
 from sagehen.services.sagemaker.transform.status import request_stop
 from sagehen.state import leases
@@ -42,6 +49,7 @@ class Control:
             holder,
             ArnMaker("000000000000", "us-east-1"),
             settings_of(home.path),
+            objects=LocalObjectStore(database, home.objects, clock),
             data_log=DataLog(home, 10_000, clock),
             runner_command=lambda: ["no-program"],
             s3=S3,
@@ -195,6 +203,34 @@ async def test_a_control_without_the_lease_ends_what_it_runs(control):
         control.clock.advance(5)
         await control.until(lambda: not control.agent.states)
         assert control.status() is TransformStatus.IN_PROGRESS
+
+
+@pytest.mark.parametrize("control_is_killed", [False, True])
+async def test_uploads_of_a_runner_that_was_killed_end_with_the_job(control, control_is_killed):
+    objects = LocalObjectStore(control.database, control.home.objects, control.clock)
+    objects.create_bucket("bucket")
+    left = objects.uploads.create("bucket", "out/large", Attributes())
+    begun = UploadBegun(bucket="bucket", key="out/large", upload_id=left.upload_id)
+    gone = UploadBegun(bucket="bucket", key="out/gone", upload_id="gone")
+    if control_is_killed:
+        ended = waiting_transform(stage=TransformStage.ENDED, status=TransformStatus.STOPPED)
+        control.insert(ended)
+        with control.database.write() as connection:
+            progress = TransformProgress(job_id=ended.job_id, uploads=(gone, begun))
+            transform_jobs.save_progress(connection, progress)
+    async with control.running():
+        if not control_is_killed:
+            control.insert(waiting_transform())
+            runner = await control.runner()
+            await control.until(lambda: not control.loop._left_uploads.may_exist)
+            runner.say(gone, begun, RunnerEnded(error="ClientError"))
+        await control.until(lambda: control.get().status.is_final and not left_by(control))
+    assert objects.uploads.list_page("bucket", "", ("", ""), 9) == []
+
+
+def left_by(control):
+    with control.database.read() as connection:
+        return transform_jobs.progress_with_uploads(connection)
 
 
 async def test_nothing_runs_on_when_the_loop_ends(control):

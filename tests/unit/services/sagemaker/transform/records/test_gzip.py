@@ -54,7 +54,7 @@ def test_a_damaged_object_is_an_error(at):
         unpack(bytes(packed))
 
 
-@pytest.mark.parametrize("data", [b"a,b\n1,2\n", gzip.compress(b"a") + b"rest"])
+@pytest.mark.parametrize("data", [b"a,b\n1,2\n", gzip.compress(b"a", mtime=0) + b"rest"])
 def test_what_is_no_gzip_is_an_error_that_says_what_to_do(data):
     with pytest.raises(BrokenGzip, match="set CompressionType to None"):
         unpack(data)
