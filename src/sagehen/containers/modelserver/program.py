@@ -18,7 +18,11 @@ from sagehen.base.python310 import timeout
 from sagehen.containers.modelserver.adapters import make_adapter
 from sagehen.containers.modelserver.environment import Bind, Environment, set_up_log
 from sagehen.containers.modelserver.load_failures import describe_load_failure
-from sagehen.containers.modelserver.serving.container_api import MultiModelApi, SingleModelApi
+from sagehen.containers.modelserver.serving.container_api import (
+    MultiModelApi,
+    SingleModelApi,
+    execution_parameters,
+)
 from sagehen.containers.modelserver.serving.first_bytes import FirstBytes
 from sagehen.containers.modelserver.serving.loading import Loader
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
@@ -75,7 +79,7 @@ async def _serve(
     if environment.multi_model:
         server, listener = await _listen(environment, MultiModelApi(loader, environment))
     else:
-        single = SingleModelApi()
+        single = SingleModelApi(execution_parameters(environment))
         server, listener = await _listen(environment, single)
         status = await _load(single, loader, environment, stop)
         if status != 0:

@@ -23,7 +23,12 @@ from sagehen.containers.modelserver.serving.responses import (
     still_loading,
 )
 
-__all__ = ["MultiModelApi", "SingleModelApi"]
+__all__ = ["MultiModelApi", "SingleModelApi", "execution_parameters"]
+
+PARAMETERS_PATH = "/execution-parameters"
+PAYLOAD_MB = 6
+MAX_CONCURRENT_TRANSFORMS = 16
+"""with PAYLOAD_MB: together they may have 100 MB"""
 
 PAGE_SIZE = 100
 MAX_NAME_LENGTH = 1024
@@ -211,10 +216,14 @@ def _wrong_method(request: ModelRequest) -> ModelAnswer:
 
 
 class SingleModelApi:
-    """`/ping` and `/invocations` of one model, once it is loaded."""
+    """`/ping` and `/invocations` of one model, once it is loaded, and `/execution-parameters`.
 
-    def __init__(self) -> None:
+    `parameters`: for batch transform; None answers 404, which stands for SageMaker's defaults.
+    """
+
+    def __init__(self, parameters: dict[str, object] | None = None) -> None:
         self.loaded: ServableModel | None = None
+        self._parameters = parameters
 
     @property
     def slots(self) -> int:
@@ -224,7 +233,9 @@ class SingleModelApi:
     def handle(self, request: ModelRequest) -> None:
         path = request.path.partition("?")[0]
         method = _METHODS.get(path)
-        if method is None:
+        if path == PARAMETERS_PATH and request.method == "GET" and self._parameters is not None:
+            request.respond(json_answer(200, self._parameters))
+        elif method is None:
             request.respond(error(404, "ResourceNotFoundException", f"There is no {path} here."))
         elif request.method != method:
             request.respond(error(405, "MethodNotAllowedException", f"{path} takes {method} only."))
@@ -235,6 +246,17 @@ class SingleModelApi:
             request.respond(dying() if stuck else healthy(self.slots))
         else:
             self.loaded.runner.submit(request)
+
+
+def execution_parameters(environment: Environment) -> dict[str, object] | None:
+    """Returns what AWS's container of the adapter says to batch transform, if it says anything."""
+    if environment.adapter != "xgboost":
+        return None
+    return {
+        "MaxConcurrentTransforms": min(environment.workers, MAX_CONCURRENT_TRANSFORMS),
+        "BatchStrategy": "MULTI_RECORD",
+        "MaxPayloadInMB": PAYLOAD_MB,
+    }
 
 
 _METHODS = {"/ping": "GET", "/invocations": "POST"}

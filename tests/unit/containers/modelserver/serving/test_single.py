@@ -1,6 +1,7 @@
 """The container contract for one model, over a real socket."""
 
 import asyncio
+import json
 import os
 
 import pytest
@@ -27,6 +28,16 @@ async def test_ping_and_invocations(serving, model, rows, as_csv):
         assert reply.headers["content-type"] == "text/csv; charset=utf-8"
         scores = [float(score) for score in reply.body.split(b",")]
         assert scores == model.predict(xgboost.DMatrix(rows)).tolist()
+
+
+async def test_batch_transform_is_told_what_awss_xgboost_container_says(serving, model):
+    async with serving() as server:
+        client = await server.connect()
+        reply = await client.request("GET", "/execution-parameters")
+        assert reply.status == 200
+        parameters = json.loads(reply.body)
+        assert 1 <= parameters.pop("MaxConcurrentTransforms") <= 16
+        assert parameters == {"BatchStrategy": "MULTI_RECORD", "MaxPayloadInMB": 6}
 
 
 async def test_many_connections_each_get_their_own_answer(serving, model, rows, as_csv):
