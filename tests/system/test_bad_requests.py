@@ -124,8 +124,8 @@ def test_unknown_operation(server):
 
 
 def test_operation_that_is_not_there_yet_is_named(server):
-    answer = error_of(lambda: client(server, "sagemaker").list_transform_jobs())
-    assert "ListTransformJobs" in answer["Error"]["Message"]
+    answer = error_of(lambda: client(server, "sagemaker").list_labeling_jobs())
+    assert "ListLabelingJobs" in answer["Error"]["Message"]
     assert answer["ResponseMetadata"]["HTTPStatusCode"] < 500
 
 
