@@ -1,10 +1,11 @@
 """A mail server, in a thread of the test."""
 
+import asyncio
 import email
 import socket
 from collections.abc import Coroutine
 from email.message import Message
-from typing import Any
+from typing import Any, cast
 
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
@@ -17,6 +18,24 @@ class MailController(Controller):
 
     def __init__(self, handler: Any) -> None:
         super().__init__(handler, hostname="127.0.0.1", port=0, ready_timeout=60)
+        self._sessions: list[SMTP] = []
+
+    def factory(self) -> SMTP:
+        session = super().factory()
+        self._sessions.append(session)
+        return session
+
+    def stop(self, no_assert: bool = False) -> None:
+        # Else the transport of a client that is still there is left to the garbage collector.
+        asyncio.run_coroutine_threadsafe(self._end_sessions(), self.loop).result(60)
+        super().stop(no_assert)
+
+    async def _end_sessions(self) -> None:
+        for session in self._sessions:
+            if session.transport is not None:
+                cast("asyncio.WriteTransport", session.transport).abort()
+        # The loop tells them in its next turn.
+        await asyncio.sleep(0)
 
     def _create_server(self) -> Coroutine[Any, Any, Any]:
         listener = socket.create_server((self.hostname, 0))
