@@ -38,7 +38,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceOwner(StrEnum):
-    """What an instance works for; each owner's reconciler knows only its own instances."""
+    """What kind of resource an instance serves; a reconciler sees instances of one kind only."""
 
     ENDPOINT = "endpoint"
     TRANSFORM_JOB = "transform-job"

@@ -1,24 +1,28 @@
 """`sagehen transform`: lists, describes, stops and watches transform jobs."""
 
-import json
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
-from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from sagehen.app.commands.control_client import call_control
+from sagehen.app.commands.job_lists import (
+    CountOption,
+    JobStatus,
+    StatusOption,
+    call_sagemaker,
+    duration_text,
+    json_text,
+    print_jobs,
+    print_line,
+    time_text,
+)
 from sagehen.base.config import load_settings
 from sagehen.base.home import Home
 from sagehen.base.terminal import ConfigOption, HomeOption, JsonOption, out, plain_errors
-
-if TYPE_CHECKING:
-    from sagehen.apply.client import Aws
 
 __all__ = ["transform_app"]
 
@@ -31,24 +35,13 @@ JobArgument = Annotated[str, typer.Argument(help="A transform job.")]
 _ENDED = ("Completed", "Failed", "Stopped")
 
 
-class Status(StrEnum):
-    """A TransformJobStatus of SageMaker."""
-
-    IN_PROGRESS = "InProgress"
-    STOPPING = "Stopping"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    STOPPED = "Stopped"
+_COLUMNS = ("Name", "Status", "Created (UTC)", "Ended (UTC)")
 
 
 @transform_app.command("list")
 def show_all(
-    status: Annotated[
-        Status | None, typer.Option(help="Only jobs with this status.", case_sensitive=False)
-    ] = None,
-    count: Annotated[
-        int, typer.Option("--count", "-n", min=1, help="How many at most, the newest first.")
-    ] = 50,
+    status: StatusOption = None,
+    count: CountOption = 50,
     as_json: JsonOption = False,
     home: HomeOption = None,
     config: ConfigOption = None,
@@ -57,18 +50,8 @@ def show_all(
     from sagehen.apply.client import connect_home
 
     with plain_errors():
-        jobs = list(islice(_jobs(connect_home(home, config), status), count))
-        if as_json:
-            _print(_as_json(jobs))
-            return
-        if not jobs:
-            _print("There are no transform jobs" + (f" that are {status}." if status else "."))
-            return
-        rows = [("Name", "Status", "Created (UTC)", "Ended (UTC)"), *map(_row, jobs)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            _print("  ".join(cells).rstrip())
+        aws = connect_home(home, config)
+        print_jobs(aws, "transform", status, count, _COLUMNS, _row, as_json)
 
 
 @transform_app.command()
@@ -82,10 +65,10 @@ def describe(
     with plain_errors():
         progress = _progress(_home(home, config), name)
         if as_json:
-            _print(_as_json(progress))
+            print_line(json_text(progress))
             return
         for label, value in _fields_of(progress):
-            _print(f"{label}: {value}")
+            print_line(f"{label}: {value}")
 
 
 @transform_app.command()
@@ -94,8 +77,8 @@ def stop(name: JobArgument, home: HomeOption = None, config: ConfigOption = None
     from sagehen.apply.client import connect_home
 
     with plain_errors():
-        _call(connect_home(home, config), "stop_transform_job", TransformJobName=name)
-        _print(f"{name} is stopping.")
+        call_sagemaker(connect_home(home, config), "stop_transform_job", TransformJobName=name)
+        print_line(f"{name} is stopping.")
 
 
 @transform_app.command()
@@ -112,8 +95,8 @@ def watch(
         server_home = _home(home, config)
         looks = _looks(lambda: _progress(server_home, name), interval)
         last = _show_bar(name, looks) if out.is_terminal else _show_lines(looks)
-        _print(" ".join(filter(None, (f"{name} is {last['status']}.", last["failure_reason"]))))
-    if last["status"] != Status.COMPLETED:
+        print_line(" ".join(filter(None, (f"{name} is {last['status']}.", last["failure_reason"]))))
+    if last["status"] != JobStatus.COMPLETED:
         raise typer.Exit(1)
 
 
@@ -159,7 +142,7 @@ def _show_lines(looks: Iterable[dict[str, Any]]) -> dict[str, Any]:
         # A later time left alone is no news.
         news = line.partition(", about")[0]
         if news != printed:
-            _print(line)
+            print_line(line)
             printed = news
     return last
 
@@ -174,7 +157,7 @@ def _counts(progress: dict[str, Any]) -> str:
     if progress["records_per_second"]:
         parts.append(f"{progress['records_per_second']:,.0f} records/s")
     if progress["seconds_left"] is not None:
-        parts.append(f"about {_duration(progress['seconds_left'])} left")
+        parts.append(f"about {duration_text(progress['seconds_left'])} left")
     return ", ".join(parts)
 
 
@@ -189,7 +172,7 @@ def _fields_of(progress: dict[str, Any]) -> Iterable[tuple[str, Any]]:
         ("Ended", "ended_at"),
     ):
         if progress[member] is not None:
-            yield label, _time(datetime.fromtimestamp(progress[member], UTC))
+            yield label, time_text(datetime.fromtimestamp(progress[member], UTC))
     yield "Progress", _counts(progress)
     yield "Input", f"{progress['input_bytes']:,} of {progress['input_bytes_known']:,} bytes"
     if progress["batch_strategy"] is not None:
@@ -211,58 +194,11 @@ def _home(home: Any, config: Any) -> Home:
     return Home(load_settings(config, home=home).home)
 
 
-def _jobs(aws: "Aws", status: Status | None) -> Iterable[dict[str, Any]]:
-    parameters: dict[str, Any] = {"MaxResults": 100}
-    if status is not None:
-        parameters["StatusEquals"] = status.value
-    while True:
-        page = _call(aws, "list_transform_jobs", **parameters)
-        yield from page["TransformJobSummaries"]
-        if "NextToken" not in page:
-            return
-        parameters["NextToken"] = page["NextToken"]
-
-
-def _call(aws: "Aws", operation: str, **parameters: Any) -> dict[str, Any]:
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    from sagehen.apply.client import sagehen_error
-
-    try:
-        answer: dict[str, Any] = getattr(aws.client("sagemaker"), operation)(**parameters)
-    except (ClientError, BotoCoreError) as error:
-        raise sagehen_error(error) from error
-    return answer
-
-
 def _row(job: dict[str, Any]) -> tuple[str, ...]:
     ended = job.get("TransformEndTime")
     return (
         job["TransformJobName"],
         job["TransformJobStatus"],
-        _time(job["CreationTime"]),
-        _time(ended) if ended else "-",
+        time_text(job["CreationTime"]),
+        time_text(ended) if ended else "-",
     )
-
-
-def _duration(seconds: float) -> str:
-    hours, rest = divmod(int(seconds), 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}"
-
-
-def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _as_json(value: object) -> str:
-    return json.dumps(
-        value,
-        indent=2,
-        ensure_ascii=False,
-        default=lambda moment: moment.astimezone(UTC).isoformat(),
-    )
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

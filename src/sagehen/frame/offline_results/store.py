@@ -41,7 +41,7 @@ class StoreError(SagehenError):
 
 
 class StoreInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store says of itself."""
+    """The description in a store."""
 
     fingerprint: str
     """of the definition and of all objects that were read"""

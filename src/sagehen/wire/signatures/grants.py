@@ -1,4 +1,4 @@
-"""What is known of a key, a scope and a list of signed headers once a request has named them."""
+"""A client's key, scope and list of signed headers, prepared for its later requests."""
 
 import functools
 import hashlib

@@ -94,7 +94,7 @@ class TransformJobRecord(DefinedRecord, frozen=True, kw_only=True):
 
 
 class TransformProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runners of a job have reported."""
+    """The progress that a job's runners have reported."""
 
     job_id: str
     done_through: str | None = None

@@ -1,4 +1,4 @@
-"""What control and the runner of a transform job tell each other, as lines of JSON."""
+"""The messages between control and the runner of a transform job, as lines of JSON."""
 
 import msgspec
 

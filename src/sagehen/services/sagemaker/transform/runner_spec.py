@@ -1,4 +1,4 @@
-"""What a new runner of a job is told first."""
+"""Makes the first message to a new runner of a job."""
 
 from collections.abc import Mapping
 from typing import Any

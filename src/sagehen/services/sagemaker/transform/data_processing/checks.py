@@ -1,4 +1,4 @@
-"""What CreateTransformJob refuses of DataProcessing."""
+"""Checks of DataProcessing for CreateTransformJob."""
 
 from sagehen.base.errors import Invalid
 from sagehen.services.sagemaker.transform.data_processing.csv_rows import column_selector

@@ -66,7 +66,7 @@ class _Filter:
 
 
 class Processing:
-    """What is done to the records of one object before the model and behind it."""
+    """Filters and joins the records of one object, before the model and after it."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ _NO_REASON = "The instance failed."
 
 
 class RunnerAction(Enum):
-    """What to do with a job's runner."""
+    """The next step for a job's runner."""
 
     RUN = "run"
     """start one unless it runs, or its back-off lasts"""

@@ -1,4 +1,4 @@
-"""What becomes of one batch: its part of the output, and the records that failed."""
+"""The result of one batch: its part of the output, and the records that failed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

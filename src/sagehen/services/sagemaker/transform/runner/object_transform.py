@@ -42,7 +42,7 @@ CONTENT_TYPE_OF_ERRORS = "application/jsonlines"
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What all objects of a job share."""
+    """The parts that all objects of a job share."""
 
     store: ObjectStore
     outputs: Outputs

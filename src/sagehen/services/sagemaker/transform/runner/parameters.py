@@ -15,7 +15,7 @@ _SPELLINGS = {strategy: word for word, strategy in _STRATEGIES.items()}
 
 
 class ContainerParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container answers to `/execution-parameters`; None where it says nothing usable."""
+    """A container's answer to `/execution-parameters`; None where a value is not usable."""
 
     max_concurrent: int | None = None
     max_payload_mb: int | None = None

@@ -1,4 +1,4 @@
-"""What the runner tells control about finished objects: gathered, a few times a second."""
+"""Reports finished objects to control, several at once, a few times a second."""
 
 from collections.abc import Callable
 

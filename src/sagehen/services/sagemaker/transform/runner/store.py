@@ -1,4 +1,4 @@
-"""What the runner asks of S3: `frame/s3_client.py`, or a fake in tests."""
+"""The interface to S3 that the runner uses: `frame/s3_client.py`, or a fake in tests."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -48,7 +48,7 @@ HELD_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Streams:
-    """What all streamed objects share; the others of `Shared` are of objects that are cut.
+    """The parts that all streamed objects share; `Shared` has those of objects that are cut.
 
     A stream goes over HTTP/1.1 of its own, also to our model servers: over a link, a request says
     its length first.
