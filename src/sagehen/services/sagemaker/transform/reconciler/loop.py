@@ -10,19 +10,14 @@ from typing import Any
 
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import in_thread
-from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.container_specs import (
     InstanceOwner,
-    InstanceReport,
-    InstanceSpec,
-    InstanceState,
 )
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
-from sagehen.frame.state_watch import StateWatch
 from sagehen.services.s3.storage.store import ObjectStore
-from sagehen.services.sagemaker.hosting.reconciler.loop import InstanceAgent, InstanceReports
+from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
 from sagehen.services.sagemaker.transform.data_log import DataLog
 from sagehen.services.sagemaker.transform.metrics import measure_jobs
@@ -37,7 +32,6 @@ from sagehen.services.sagemaker.transform.reconciler.runner_process import (
 from sagehen.services.sagemaker.transform.reconciler.runners import Runners
 from sagehen.services.sagemaker.transform.runner_messages import S3Access
 from sagehen.services.sagemaker.transform.runner_spec import make_runner_spec
-from sagehen.services.sagemaker.transform.status import LONGEST_REASON
 from sagehen.services.sagemaker.transform.store import TRANSFORMS_CHANGED
 from sagehen.state.database import Database
 from sagehen.state.leases import LeaseLost
@@ -68,7 +62,6 @@ class TransformLoop(LeasedLoop):
         make_process: MakeProcess = RunnerProcess,
     ) -> None:
         super().__init__(database, clock, LEASE_NAME, holder)
-        self._agent = agent
         self._data_log = data_log
         self._left_uploads = LeftUploads(database, objects)
         self._pass = TransformPass(database, self._lease.lease, arns, settings)
@@ -79,14 +72,13 @@ class TransformLoop(LeasedLoop):
             self._wake.set,
             make_process,
         )
-        self._watch: StateWatch[InstanceReports, InstanceReport] = StateWatch(
-            agent.instances, _by_id, clock, self._wake.set, quiet=True
+        self._instances = AgentInstances(
+            agent, InstanceOwner.TRANSFORM_JOB, clock, self._wake.set, quiet=True
         )
-        self._refused: dict[str, InstanceReport] = {}
         database.listen(TRANSFORMS_CHANGED, lambda _: self.hint())
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return [self._watch.run()]
+        return [self._instances.watch()]
 
     async def run(self) -> None:
         try:
@@ -103,15 +95,12 @@ class TransformLoop(LeasedLoop):
     async def stand_by(self) -> None:
         """Ends this control's runners and instances: another restarts the jobs on its agent."""
         await self._runners.close()
-        reports = self._watch.reports or {}
-        for report in reports.values():
-            if report.state is not InstanceState.STOPPING:
-                await self._stop(report.instance_id)
+        await self._instances.stop_all()
 
     async def step(self) -> float | None:
-        reports, facts = self._reports(), self._runners.facts()
+        reports, facts = self._instances.reports, self._runners.facts()
         requests = await self._take_pass(reports, facts)
-        await self._send(requests)
+        await self._instances.request(requests.start, requests.stop)
         await self._runners.perform(requests.steps)
         await self._end_uploads(requests)
         if requests.settled and not self._left_uploads.may_exist:
@@ -154,51 +143,3 @@ class TransformLoop(LeasedLoop):
         if self._runners.wake_at is not None:
             waits.append(max(0.0, self._runners.wake_at - self._clock.monotonic()))
         return waits
-
-    async def _send(self, requests: JobRequests) -> None:
-        """Sends requests to the agent; the next pass repeats failed ones."""
-        try:
-            for spec in requests.start:
-                await self._start(spec)
-            for instance_id in requests.stop:
-                await self._agent.delete_instance(instance_id)
-                if self._refused.pop(instance_id, None):
-                    self._wake.set()  # the agent will not report it
-        except Unavailable as error:
-            about = {"action": "ask_agent", "reason": str(error)}
-            log.warning("The agent did not take what it was asked.", extra=about)
-
-    async def _stop(self, instance_id: str) -> None:
-        try:
-            await self._agent.delete_instance(instance_id)
-        except SagehenError as error:
-            about = {"action": "ask_agent", "reason": str(error)}
-            log.warning("The agent did not take what it was asked.", extra=about)
-
-    async def _start(self, spec: InstanceSpec) -> None:
-        try:
-            await self._agent.put_instance(spec)
-            self._refused.pop(spec.instance_id, None)
-        except Unavailable:
-            raise
-        except SagehenError as error:
-            # Counts as a failed instance; otherwise it would be requested forever.
-            self._refused[spec.instance_id] = InstanceReport(
-                instance_id=spec.instance_id,
-                state=InstanceState.FAILED,
-                failure_reason=str(error)[:LONGEST_REASON],
-                owner=InstanceOwner.TRANSFORM_JOB,
-            )
-            self._wake.set()
-
-    def _reports(self) -> Reports | None:
-        reports = self._watch.reports
-        return reports if reports is None or not self._refused else {**self._refused, **reports}
-
-
-def _by_id(answer: InstanceReports) -> dict[str, InstanceReport]:
-    return {
-        report.instance_id: report
-        for report in answer.instances
-        if report.owner is InstanceOwner.TRANSFORM_JOB
-    }

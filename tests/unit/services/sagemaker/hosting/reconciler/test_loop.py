@@ -246,7 +246,7 @@ async def test_an_agent_that_is_away_changes_no_routes(control) -> None:
         await control.in_service()
         before = control.routed()
         control.agent.leave()
-        await control.until(lambda: control.loop._watch.reports is None)
+        await control.until(lambda: control.loop._instances.reports is None)
         for _ in range(2):  # The first may have begun before the agent was away.
             seen = control.passes
             control.write(control.record())
@@ -262,7 +262,7 @@ async def test_a_restarted_agent_is_given_its_instances_again(control) -> None:
         await control.in_service()
         before = control.routed()
         control.agent.leave()
-        await control.until(lambda: control.loop._watch.reports is None)
+        await control.until(lambda: control.loop._instances.reports is None)
         control.agent.starts_at_once = False
         control.agent.away = False
         await control.in_time(lambda: control.routed() == set())

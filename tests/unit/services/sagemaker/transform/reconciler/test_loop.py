@@ -176,7 +176,7 @@ async def test_an_agent_that_comes_back_without_instances_gets_them_again(contro
         control.insert(waiting_transform())
         runner = await control.runner()
         control.agent.leave()
-        await control.until(lambda: control.loop._watch.reports is None)
+        await control.until(lambda: control.loop._instances.reports is None)
         control.agent.away = False
         control.clock.advance(1)
         await control.until(lambda: control.agent.states)
