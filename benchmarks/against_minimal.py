@@ -25,7 +25,7 @@ AIM = 0.85
 
 
 def main() -> None:
-    parser = options(__doc__, seconds=3)
+    parser = options(__doc__, seconds=3, choice_of_generator=True)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     other_load = OtherLoad(ignored=arguments.at_once)

@@ -20,8 +20,13 @@ Measured = dict[str, float]
 """The output of load.py for one measurement."""
 
 
-def options(description: str | None, seconds: float) -> argparse.ArgumentParser:
-    """Returns the options that all benchmarks share."""
+def options(
+    description: str | None, seconds: float, choice_of_generator: bool = False
+) -> argparse.ArgumentParser:
+    """Returns the options that all benchmarks share.
+
+    `choice_of_generator`: adds `--wrk`, for those whose load is all from `put_under_load`.
+    """
     first_line = (description or "").partition("\n")[0]
     parser = argparse.ArgumentParser(description=first_line)
     parser.add_argument("--seconds", type=float, default=seconds, help="of each measurement")
@@ -29,9 +34,10 @@ def options(description: str | None, seconds: float) -> argparse.ArgumentParser:
         "--at-once", action="store_true", help="whatever else the machine does: to try it out"
     )
     parser.add_argument("--save", action="store_true", help="keep what is printed")
-    parser.add_argument(
-        "--wrk", action=_ByWrk, nargs=0, help="load TCP ports by wrk, which must be installed"
-    )
+    if choice_of_generator:
+        parser.add_argument(
+            "--wrk", action=_ByWrk, nargs=0, help="load TCP ports by wrk, which must be installed"
+        )
     return parser
 
 

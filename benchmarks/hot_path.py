@@ -58,7 +58,7 @@ class Cost(NamedTuple):
 
 
 def main() -> None:
-    parser = options(__doc__, seconds=6)
+    parser = options(__doc__, seconds=6, choice_of_generator=True)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--functions", type=int, default=25)
     parser.add_argument("--before", type=Path, help="a checkout to be measured beside this one")

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = options(__doc__, seconds=5)
+    parser = options(__doc__, seconds=5, choice_of_generator=True)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", type=some(KEYS), default=KEYS, help=f"some of {','.join(KEYS)}")
     parser.add_argument("--cache", type=Path, default=CACHE, help="of the peers' environments")

@@ -27,7 +27,7 @@ Results = dict[tuple[str, int], list[Measured]]
 
 
 def main() -> None:
-    parser = options(__doc__, seconds=5)
+    parser = options(__doc__, seconds=5, choice_of_generator=True)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--before", type=Path, help="a checkout to be measured beside this one")
     arguments = parser.parse_args()

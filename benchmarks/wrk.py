@@ -1,6 +1,7 @@
-"""wrk as the load generator: it takes a fifth of the processor time of load.py.
+"""wrk as the load generator, which others measure with, too.
 
-It needs Debian's package `wrk`, and speaks to TCP ports only.
+Its script makes it hardly cheaper than load.py: 19 µs of processor time a request beside 23, on
+the machine of results/2026-11-23-peers.md. It needs Debian's package `wrk`, and TCP ports.
 """
 
 import math
