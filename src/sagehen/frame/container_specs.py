@@ -38,7 +38,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceOwner(StrEnum):
-    """What kind of resource an instance serves; a reconciler sees instances of one kind only."""
+    """The kind of an instance's owner. Each kind has a reconciler of its own."""
 
     ENDPOINT = "endpoint"
     TRANSFORM_JOB = "transform-job"
