@@ -177,6 +177,9 @@ class ContainerLog:
         return data.decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
 
     def _copy(self, chunks: Iterable[bytes]) -> None:
+        # A container that prints nothing has a log, too: other logs are named after its start.
+        with contextlib.suppress(OSError), self._file_lock:
+            self._open()
         for data in chunks:
             self._add_to_tail(data)
             try:

@@ -73,3 +73,14 @@ def test_a_data_log_has_the_name_of_its_instance_s_stream(tmp_path: Path) -> Non
     assert [stream.name for stream in group.streams(own.name + "/")] == [data_log.name]
     assert find_stream(group, data_log.name).path == data_log.path
     assert find_stream(group, own.name).path == own.path
+
+
+def test_a_data_log_beside_a_container_that_prints_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    silent = ContainerLog(folder / "i-1.log", 100, lambda: 1_700_000_000.5)
+    silent.follow_chunks([])
+    silent.settle(30)
+    (folder / "i-1.data-log.log").write_text("said\n")
+    group = Group("/aws/sagemaker/TransformJobs", tmp_path, of_jobs=True)
+    own, data_log = group.streams("job/")
+    assert (own.name, data_log.name) == ("job/i-1-1700000000", "job/i-1-1700000000/data-log")

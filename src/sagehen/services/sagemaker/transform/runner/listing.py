@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +16,7 @@ from sagehen.services.sagemaker.transform.runner.output_keys import (
     output_location,
     relative_name,
 )
+from sagehen.services.sagemaker.transform.runner.own_outputs import OwnOutputs
 from sagehen.services.sagemaker.transform.runner.store import ObjectStore
 from sagehen.services.sagemaker.transform.runner_messages import RunnerSpec
 
@@ -49,16 +51,16 @@ async def list_inputs(spec: RunnerSpec, store: ObjectStore) -> AsyncGenerator[In
     location = parse_location(spec.input_uri)
     output_path = parse_location(spec.output_uri)
     if spec.input_type == "ManifestFile":
-        found, names = _named(store, location), _OutputNames("")
+        found, names = _named(store, location, output_path), _OutputNames("")
     else:
-        found = _below(store, location)
+        found = _below(store, location, OwnOutputs(store, location, output_path))
         names = _OutputNames(location.key.rpartition("/")[2] or None)
     is_empty = True
     try:
-        async for source, relative, size, etag in found:
+        async for source, relative, size, etag, found_problem in found:
             is_empty = False
             output = output_location(output_path, relative)
-            problem = _problem(output) or names.problem(relative)
+            problem = _problem(output) or names.problem(relative) or found_problem
             yield InputObject(source, output, size, etag, problem)
     except S3Error as error:
         raise JobError("ClientError", f"{location.url} cannot be read: {error}") from error
@@ -66,26 +68,40 @@ async def list_inputs(spec: RunnerSpec, store: ObjectStore) -> AsyncGenerator[In
         raise JobError("ClientError", f"No S3 objects found under {spec.input_uri}.")
 
 
-_Found = AsyncGenerator[tuple[Location, str, int | None, str | None]]
-"""source, relative name, size, ETag"""
+class _Found(NamedTuple):
+    source: Location
+    relative: str
+    size: int | None = None
+    etag: str | None = None
+    problem: str | None = None
 
 
-async def _below(store: ObjectStore, prefix: Location) -> _Found:
+async def _below(
+    store: ObjectStore, prefix: Location, own_outputs: OwnOutputs
+) -> AsyncGenerator[_Found]:
     after, is_last = "", False
     while not is_last:
         page = await store.list_page(prefix.bucket, prefix.key, after)
         for key, size, etag in page.objects:
-            if size or not key.endswith("/"):  # else a console's folder marker
-                yield Location(prefix.bucket, key), relative_name(prefix.key, key), size, etag
+            is_folder = not size and key.endswith("/")  # a console's marker
+            if not is_folder and not await own_outputs.include(key):
+                source = Location(prefix.bucket, key)
+                yield _Found(source, relative_name(prefix.key, key), size, etag)
         is_last = page.is_last or not page.objects
         after = page.objects[-1].key if page.objects else after
 
 
-async def _named(store: ObjectStore, manifest: Location) -> _Found:
+async def _named(
+    store: ObjectStore, manifest: Location, output_path: Location
+) -> AsyncGenerator[_Found]:
     prefix, names = _read_manifest(manifest, await _read_whole(store, manifest))
     # Equal names are one object.
-    for name in sorted(set(names), key=lambda name: (prefix.key + name).encode()):
-        yield Location(prefix.bucket, prefix.key + name), name.removeprefix("/"), None, None
+    sources = {Location(prefix.bucket, prefix.key + name): name for name in names}
+    for source in sorted(sources, key=lambda source: source.key.encode()):
+        relative = sources[source].removeprefix("/")
+        is_input = output_location(output_path, relative) in sources
+        problem = "Its output would replace another input." if is_input else None
+        yield _Found(source, relative, problem=problem)
 
 
 async def _read_whole(store: ObjectStore, manifest: Location) -> bytes:
@@ -108,9 +124,12 @@ def _read_manifest(manifest: Location, data: bytes) -> tuple[Location, list[str]
     if len(names) < len(entries) - 1:
         raise _manifest_error(manifest, "an entry behind the first is not a name")
     try:
-        return parse_location(entries[0]["prefix"]), names
+        prefix = parse_location(entries[0]["prefix"])
     except Invalid as error:
-        raise _manifest_error(manifest, str(error)) from error
+        raise _manifest_error(manifest, str(error).removesuffix(".")) from error
+    if not prefix.key and "" in names:
+        raise _manifest_error(manifest, "a name is empty, as is the prefix behind the bucket")
+    return prefix, names
 
 
 def _manifest_error(manifest: Location, reason: str) -> JobError:

@@ -2,7 +2,15 @@
 
 from sagehen.frame.s3_locations import Location
 
-__all__ = ["MAX_KEY_BYTES", "errors_location", "output_location", "relative_name"]
+__all__ = [
+    "ERRORS_SUFFIX",
+    "MAX_KEY_BYTES",
+    "OUTPUT_SUFFIX",
+    "errors_location",
+    "output_location",
+    "possible_keys",
+    "relative_name",
+]
 
 MAX_KEY_BYTES = 1024
 OUTPUT_SUFFIX = ".out"
@@ -18,6 +26,14 @@ def relative_name(prefix: str, key: str) -> str:
     if not prefix.endswith("/") and key.startswith(prefix + "/"):
         return key[len(prefix) + 1 :]
     return key[prefix.rfind("/") + 1 :]
+
+
+def possible_keys(prefix: str, relative: str) -> list[str]:
+    """Returns the keys of which `relative_name` makes `relative`."""
+    keys = {f"{prefix}/{relative}", prefix[: prefix.rfind("/") + 1] + relative}
+    return sorted(
+        key for key in keys if key.startswith(prefix) and relative_name(prefix, key) == relative
+    )
 
 
 def output_location(output_path: Location, relative: str) -> Location:

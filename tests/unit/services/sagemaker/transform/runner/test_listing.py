@@ -56,6 +56,7 @@ async def test_an_output_key_may_be_too_long(store: MemoryStore) -> None:
         (b'[{"prefix": "nowhere"}, "a"]', "not the address of an object"),
         (b'[{"prefix": "s3://in/"}, {"a": "b"}]', "is not a name"),
         (b"\xff", "not a JSON list"),
+        (b'[{"prefix": "s3://in/"}, "a", ""]', "a name is empty"),
     ],
 )
 async def test_a_bad_manifest_fails_the_job(
@@ -80,3 +81,39 @@ async def test_names_of_a_manifest_may_begin_with_a_slash(store: MemoryStore) ->
         ("dataa", "results/a.out"),
     ]
     assert items[1].problem is not None
+
+
+async def names_of_inputs(store: MemoryStore, **spec: str) -> list[str]:
+    return [item.source.key for item in await found(store, **spec)]
+
+
+@pytest.mark.parametrize(
+    ("uri", "path", "keys", "inputs"),
+    [
+        ("s3://in/", "s3://in/", ["a", "a.errors.jsonl", "a.out"], ["a"]),
+        ("s3://in/d/", "s3://in/d/to", ["d/a", "d/to/a.out", "d/to/b.out"], ["d/a", "d/to/b.out"]),
+        ("s3://in/d", "s3://in/d/to", ["d", "d/a", "d/to/a.out", "d/to/d.out"], ["d", "d/a"]),
+        ("s3://in/par", "s3://in/part", ["part/part1.out", "part1"], ["part1"]),
+        ("s3://in/", "s3://out/", ["a", "a.out"], ["a", "a.out"]),
+        ("s3://in/d/", "s3://in/d/", ["d/", "d/.out"], ["d/.out"]),
+        # The last is the output of no input.
+        ("s3://in/", "s3://in/", ["a", "a.out", "a.out.out"], ["a", "a.out.out"]),
+    ],
+)
+async def test_outputs_of_the_job_are_no_inputs(
+    store: MemoryStore, uri: str, path: str, keys: list[str], inputs: list[str]
+) -> None:
+    for key in keys:
+        store.objects["in", key] = b"" if key.endswith("/") else b"x"
+    assert await names_of_inputs(store, input_uri=uri, output_uri=path) == inputs
+
+
+async def test_a_manifest_may_name_an_output_of_the_job(store: MemoryStore) -> None:
+    store.objects["in", "list"] = b'[{"prefix": "s3://in/"}, "a", "a.out"]'
+    items = await found(
+        store, input_type="ManifestFile", input_uri="s3://in/list", output_uri="s3://in/"
+    )
+    assert [(item.source.key, item.problem) for item in items] == [
+        ("a", "Its output would replace another input."),
+        ("a.out", None),
+    ]
