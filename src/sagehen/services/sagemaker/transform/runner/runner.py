@@ -137,7 +137,12 @@ class Runner:
 
     async def _end(self, tolerance: Tolerance | None) -> RunnerEnded:
         if self._spec.capture is not None:
-            await write_manifests(self._spec, self._spec.capture, self.outputs, self._failed_keys)
+            try:
+                await write_manifests(
+                    self._spec, self._spec.capture, self.outputs, self._failed_keys
+                )
+            except ObjectError as error:
+                raise JobError(error.error, str(error)) from error
         reports = self._reports
         if reports.error is not None:
             return RunnerEnded(error=reports.error)
@@ -232,10 +237,10 @@ class Runner:
     # Objects
 
     async def _list(self, inputs: asyncio.Queue[_Numbered | None]) -> None:
-        """Raises JobError or Unavailable; the queue ends in any case."""
+        """The queue ends in any case. Raises JobError or Unavailable."""
         try:
             await self._list_into(inputs)
-        except (JobError, Unavailable):
+        except Exception:  # The job would wait for ever.
             await inputs.put(None)
             raise
         self._reports.listing_ended()

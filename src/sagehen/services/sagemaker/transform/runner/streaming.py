@@ -67,6 +67,7 @@ async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> 
     instances = retries.instances
     retry = Retry(retries.clock, retries.max_retries)
     is_again = False
+    failed = 0
     while True:
         async with instances.slot(is_urgent=is_again) as instance:
             is_again = True
@@ -99,11 +100,12 @@ async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> 
                 raise
             search.found += 1
             await write_errors(shared, item, (FailedRecord(0, error),))
-            return ObjectResult(attempt.size, 1, 1)
+            failed = 1
+            break
     if item.size is None:
         shared.reports.sized(attempt.size)
     shared.reports.answered(1)
-    return ObjectResult(attempt.size, 1, 0)
+    return ObjectResult(attempt.size, 1, failed)
 
 
 class _Attempt:

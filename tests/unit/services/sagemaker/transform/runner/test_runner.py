@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import io
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -329,6 +330,23 @@ async def test_uploads_of_an_earlier_runner_are_aborted_and_no_others(
     assert UploadEnded(upload_id=own) in job.messages
 
 
+async def test_an_upload_that_cannot_be_aborted_is_not_forgotten(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.objects["in", "data/x"] = b"x"
+    uploads = tuple(
+        UploadBegun(bucket=bucket, key="results/x.out", upload_id=bucket) for bucket in ("a", "b")
+    )
+
+    async def refuse(bucket: str, key: str, upload_id: str) -> None:
+        code = {"a": "AccessDenied", "b": "NoSuchBucket"}[bucket]
+        raise S3Error(code, 403, "no")
+
+    monkeypatch.setattr(store, "abort_upload", refuse)
+    assert await job.run(make_spec(uploads=uploads), Container(upper)) == RunnerEnded()
+    assert job.of(UploadEnded) == [UploadEnded(upload_id="b")]
+
+
 async def test_failed_records_are_told_beside_the_output(
     job: TransformRun, store: MemoryStore
 ) -> None:
@@ -477,6 +495,26 @@ async def test_capture_writes_manifests(job: TransformRun, store: MemoryStore) -
         "to/input/2023/11/14/22": [{"prefix": "s3://in/data/"}, "a", "b"],
         "to/output/2023/11/14/22": [{"prefix": "s3://out/results/"}, "a.out"],
     }
+
+
+async def test_manifests_that_cannot_be_written_fail_the_job(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.objects["in", "data/a"] = b"a"
+    put = store.put
+
+    async def refuse(
+        bucket: str, key: str, body: Sequence[bytes], content_type: str | None = None
+    ) -> None:
+        if key.startswith("to/"):
+            raise S3Error("KeyTooLongError", 400, "Your key is too long")
+        await put(bucket, key, body, content_type)
+
+    monkeypatch.setattr(store, "put", refuse)
+    runner = job.start(make_spec(capture=Capture(uri="s3://out/to")), Container(upper))
+    ended = await asyncio.wait_for(runner.run(), 30)
+    assert ended.error == "ClientError"
+    assert "KeyTooLongError" in ended.message
 
 
 async def test_a_job_waits_for_its_first_instance(job: TransformRun, store: MemoryStore) -> None:
@@ -631,6 +669,17 @@ async def test_a_listing_that_breaks_off_fails_the_job(
     ended = await job.run(make_spec(), Container(upper))
     assert ended.error == "ClientError"
     assert "Access Denied" in ended.message
+
+
+async def test_a_listing_that_goes_wrong_ends_the_runner(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go_wrong(bucket: str, prefix: str, after: str = "") -> object:
+        raise ValueError("S3 left out Size.")
+
+    monkeypatch.setattr(store, "list_page", go_wrong)
+    with pytest.raises(ValueError, match="Size"):
+        await job.run(make_spec(), Container(upper))
 
 
 async def test_the_window_bounds_the_number_of_batches(
