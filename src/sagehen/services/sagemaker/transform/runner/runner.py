@@ -93,6 +93,7 @@ class Runner:
         self._unanswered: Counter[InstanceAddress] = Counter()
         """requests for parameters"""
         self._failed_keys = set(spec.failed)
+        """for data capture"""
         self._fatal: BaseException | None = None
         """why the job cannot go on"""
         self._running: set[asyncio.Task[None]] = set()
@@ -249,7 +250,7 @@ class Runner:
     async def _list_into(self, inputs: asyncio.Queue[_Numbered | None]) -> None:
         spec = self._spec
         through = spec.done_through.encode() if spec.done_through is not None else None
-        done = {*spec.done, *spec.failed}
+        done = set(spec.done)
         number = 0
         async with aclosing(list_inputs(spec, self._store)) as items:
             async for item in items:
@@ -281,7 +282,8 @@ class Runner:
         try:
             result = await transform(item)
         except ObjectError as error:
-            self._failed_keys.add(item.source.key)
+            if self._spec.capture is not None:
+                self._failed_keys.add(item.source.key)
             self._reports.failed(number, item, error)
         else:
             self._reports.finished(number, item, result.size, result.records, result.failed_records)

@@ -121,6 +121,23 @@ async def test_a_refused_record_costs_its_object(job: TransformRun, store: Memor
     ]
 
 
+async def test_failed_objects_count_as_finished_up_to_a_key(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    for name in ("a", "b", "c"):
+        store.objects["in", f"data/{name}"] = name.encode()
+
+    async def refuse(payload: bytes) -> tuple[int, bytes]:
+        return 400, b""
+
+    await job.run(make_spec(), Container(refuse))
+
+    assert len(job.of(FailedObject)) == 3
+    last = job.of(Done)[-1]
+    assert (last.keys, last.through) == ((), "data/c")
+    assert len(job.of(Done)) <= 3
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_other_errors_are_tried_again(
     job: TransformRun, store: MemoryStore, status: int
@@ -241,8 +258,7 @@ async def test_the_next_runner_does_the_rest(job: TransformRun, store: MemorySto
     settings = RunnerSettings(max_concurrent=1, max_payload_mb=6, batch_strategy="SingleRecord")
     spec = make_spec(
         done_through="data/b",
-        done=("data/d",),
-        failed=("data/e",),
+        done=("data/d", "data/e"),
         failed_error="ClientError",
         done_records=3,
         settings=settings,
@@ -495,6 +511,22 @@ async def test_capture_writes_manifests(job: TransformRun, store: MemoryStore) -
         "to/input/2023/11/14/22": [{"prefix": "s3://in/data/"}, "a", "b"],
         "to/output/2023/11/14/22": [{"prefix": "s3://out/results/"}, "a.out"],
     }
+
+
+async def test_manifests_leave_out_what_failed_with_an_earlier_runner(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    for name in "ab":
+        store.objects["in", f"data/{name}"] = b"x"
+    spec = make_spec(
+        capture=Capture(uri="s3://out/to"),
+        done=("data/a", "data/b"),
+        failed=("data/b",),
+        failed_error="ClientError",
+    )
+    await job.run(spec, Container(upper))
+    manifests = [json.loads(data) for key, data in store.outputs().items() if "/output/" in key]
+    assert manifests == [[{"prefix": "s3://out/results/"}, "a.out"]]
 
 
 async def test_manifests_that_cannot_be_written_fail_the_job(
