@@ -6,11 +6,12 @@ from sagehen.base.errors import Invalid, NotFound
 from sagehen.base.settings import Settings
 from sagehen.frame.gpus import instance_fraction
 from sagehen.frame.instance_types import require_instance_type
+from sagehen.frame.routes import ExecutionMode
 from sagehen.frame.s3_locations import Location, parse_location
 from sagehen.services.s3.storage.records import ListingQuery, is_bucket_name
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.errors import not_built, quota_exceeded, refused
-from sagehen.services.sagemaker.hosting.containers import containers_of
+from sagehen.services.sagemaker.hosting.containers import containers_of, execution_mode
 from sagehen.services.sagemaker.hosting.records import ModelRecord
 from sagehen.services.sagemaker.transform.format_options import (
     FORMAT_OPTIONS,
@@ -58,10 +59,11 @@ def check_model(model: ModelRecord) -> None:
             f"The model {model.name} has a container in MultiModel mode, which is not supported "
             "with batch transform. Create a model of one archive."
         )
-    if len(containers) > 1:
-        raise not_built(
-            f"models of several containers in batch transform (model {model.name}); put what they "
-            "do into one container, or invoke an endpoint"
+    if execution_mode(model.definition) is ExecutionMode.DIRECT:
+        raise refused(
+            f"The containers of the model {model.name} are invoked one by one "
+            "(InferenceExecutionConfig with Mode Direct), which a transform job cannot do. Create "
+            "a model of one of them, or of all with Mode Serial."
         )
 
 
