@@ -12,7 +12,8 @@ TIMEOUT_SECONDS = 30.0
 MAX_CONCURRENT = 1000
 """requests at once that a container may ask for"""
 MAX_PAYLOAD_MB = 100
-"""of one request; also for MaxPayloadInMB 0 where an object is not streamed, but cut"""
+"""of one request, and of all requests of a job at once to one instance; also for MaxPayloadInMB 0
+where an object is not streamed, but cut"""
 DEFAULTS = RunnerSettings(max_concurrent=1, max_payload_mb=6, batch_strategy="MultiRecord")
 _STRATEGIES = {"MULTI_RECORD": "MultiRecord", "SINGLE_RECORD": "SingleRecord"}
 _SPELLINGS = {strategy: word for word, strategy in _STRATEGIES.items()}
