@@ -9,6 +9,7 @@ import pytest
 from botocore.exceptions import ClientError, WaiterError
 
 from support.cli import run_command
+from support.deploy import IMAGE, ROLE
 from support.frameworks import xgboost
 from support.server import eventually
 
@@ -142,6 +143,24 @@ def test_whole_objects_are_streamed(transforms, upper):
     described = transforms.run(upper, {"a.csv": "one\ntwo\n"}, MaxPayloadInMB=0, split="None")
     assert described["TransformJobStatus"] == "Completed", described
     assert transforms.outputs(described["TransformJobName"]) == {"a.csv.out": "ONE\nTWO\n"}
+
+
+def test_a_pipeline_passes_each_batch_through_all_its_containers(transforms, deploy):
+    scripts = {
+        "upper": UPPER,
+        "twice": UPPER.replace("data.upper()", "data + b'|' + data"),
+    }
+    containers = [
+        {"Image": IMAGE, "ModelDataUrl": deploy.upload(f"batch-line/{name}.tar.gz", script)}
+        for name, script in scripts.items()
+    ]
+    deploy.sagemaker.create_model(
+        ModelName="batch-line", ExecutionRoleArn=ROLE, Containers=containers
+    )
+    described = transforms.run("batch-line", {"a.csv": "one\ntwo\n"}, BatchStrategy="SingleRecord")
+    assert described["TransformJobStatus"] == "Completed", described
+    outputs = transforms.outputs(described["TransformJobName"])
+    assert outputs == {"a.csv.out": "ONE|ONE\nTWO|TWO\n"}
 
 
 def test_the_waiter_and_the_list_know_it(transforms, upper, aws):

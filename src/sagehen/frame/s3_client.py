@@ -1,7 +1,6 @@
 """A client of S3 on asyncio, for processes that have neither the state nor a store: a few
 operations, signed, and retried while S3 is unavailable."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -10,8 +9,7 @@ from xml.etree import ElementTree
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.base.retry import RetryPolicy
-from sagehen.http1.client import ClientConnection
-from sagehen.http1.fields import Headers, joined_fields
+from sagehen.http1.call import LocalAnswer, exchange
 from sagehen.http1.pool import Pool
 from sagehen.wire.signatures.signing import Signer
 
@@ -58,12 +56,6 @@ class S3Piece(NamedTuple):
     data: bytes
     object_size: int
     etag: str
-
-
-class _Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
 
 
 class S3Client:
@@ -164,7 +156,7 @@ class S3Client:
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         body: Sequence[bytes] | None = None,
-    ) -> _Answer:
+    ) -> LocalAnswer:
         """Raises S3Error, or Unavailable after many tries."""
         path = "/" + quote(bucket, safe="~") + ("/" + quote(key, safe="/~") if key else "")
         encoded = "&".join(
@@ -180,7 +172,7 @@ class S3Client:
         query: str,
         headers: Mapping[str, str],
         body: Sequence[bytes] | None,
-    ) -> _Answer:
+    ) -> LocalAnswer:
         fields = {**headers, "host": self._host}
         signed = self._signer.sign(method, path, query, fields, self._clock.now())
         if body is not None:
@@ -188,81 +180,16 @@ class S3Client:
         target = f"{path}?{query}" if query else path
         lines = "".join(f"{name}: {value}\r\n" for name, value in signed.items())
         head = f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode()
-        answer = await self._exchange([head, *(body or [])])
+        request_name = f"S3's {method} {path}"
+        answer = await exchange(
+            self._pool, [head, *(body or [])], request_name, ANSWER_TIMEOUT_SECONDS
+        )
         if answer.status >= 300:
             raise _error_of(answer)
         return answer
 
-    async def _exchange(self, parts: list[bytes]) -> _Answer:
-        receiver = _Receiver(parts)
-        connection = self._pool.take(receiver)
-        if connection is not None:
-            receiver.connected(connection)
-        try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
-                return await receiver.answer
-        except TimeoutError as error:
-            raise Unavailable("S3 did not answer in time.") from error
-        finally:
-            self._pool.forget(receiver)
-            receiver.let_go()
 
-
-class _Receiver:
-    """Sends one request and collects its answer."""
-
-    def __init__(self, parts: list[bytes]) -> None:
-        self.answer: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
-        self._parts = parts
-        self._connection: ClientConnection | None = None
-        self._status = 0
-        self._headers: Headers = []
-        self._pieces: list[bytes] = []
-
-    def let_go(self) -> None:
-        if self._connection is not None:
-            self._connection.abandon()
-
-    # Called by the pool
-
-    def connected(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        connection.begin(self)
-        connection.write_all(self._parts)
-
-    def refused(self) -> None:
-        self._fail("S3 cannot be reached.")
-
-    # Called by the connection
-
-    def answer_interim(self, status: int, headers: Headers) -> None: ...
-
-    def answer_begins(self, status: int, headers: Headers, length: int | None) -> None:
-        self._status, self._headers = status, headers
-
-    def answer_continues(self, data: bytes) -> None:
-        self._pieces.append(data)
-
-    def answer_ends(self) -> None:
-        self._connection = None
-        if not self.answer.done():
-            body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            self.answer.set_result(_Answer(self._status, joined_fields(self._headers), body))
-
-    def answer_breaks(self) -> None:
-        self._fail("The connection to S3 was lost before the answer was whole.")
-
-    def upstream_full(self) -> None: ...
-
-    def upstream_drained(self) -> None: ...
-
-    def _fail(self, reason: str) -> None:
-        self._connection = None
-        if not self.answer.done():
-            self.answer.set_exception(Unavailable(reason))
-
-
-def _error_of(answer: _Answer) -> Exception:
+def _error_of(answer: LocalAnswer) -> Exception:
     try:
         root = ElementTree.fromstring(answer.body)
         code, message = _text(root, "Code"), _text(root, "Message")
@@ -273,7 +200,7 @@ def _error_of(answer: _Answer) -> Exception:
     return S3Error(code, answer.status, message)
 
 
-def _parse(answer: _Answer) -> ElementTree.Element:
+def _parse(answer: LocalAnswer) -> ElementTree.Element:
     """Raises Unavailable."""
     try:
         return ElementTree.fromstring(answer.body)

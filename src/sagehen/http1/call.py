@@ -1,4 +1,4 @@
-"""Small calls to control, the agent or a container, with whole answers; not for the hot path."""
+"""Calls to control, the agent, a container or S3, with whole answers; not for the hot path."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from sagehen.http1.client import ClientConnection
 from sagehen.http1.fields import Headers, joined_fields
 from sagehen.http1.pool import Pool, open_connection
 
-__all__ = ["LocalAnswer", "call", "call_once"]
+__all__ = ["LocalAnswer", "call", "call_once", "connection_of_one_call", "exchange"]
 
 MAX_ANSWER_BYTES = 64 * 2**20
 
@@ -30,7 +30,16 @@ async def call(
     pool: Pool, method: str, path: str, body: bytes, timeout_seconds: float
 ) -> LocalAnswer:
     """Raises Unavailable if no complete answer comes in time."""
-    receiver = _Receiver(_request(method, path, body, "keep-alive"))
+    parts = [_request(method, path, body, "keep-alive")]
+    return await exchange(pool, parts, f"{method} {path}", timeout_seconds)
+
+
+async def exchange(
+    pool: Pool, parts: list[bytes], request_name: str, timeout_seconds: float
+) -> LocalAnswer:
+    """Sends the request that `parts` are, with its head. Raises Unavailable if no complete answer
+    comes in time."""
+    receiver = _Receiver(parts)
     connection = pool.take(receiver)
     if connection is not None:
         receiver.connected(connection)
@@ -38,7 +47,7 @@ async def call(
         async with asyncio.timeout(timeout_seconds):
             return await receiver.answer
     except TimeoutError as error:
-        raise Unavailable(f"{method} {path} was not answered in time.") from error
+        raise Unavailable(f"{request_name} was not answered in time.") from error
     finally:
         pool.forget(receiver)
         receiver.let_go()
@@ -57,10 +66,10 @@ async def call_once(
     Raises:
         Unavailable: no listener, no answer in time, or not HTTP.
     """
-    receiver = _Receiver(_request(method, path, body, "close"))
+    receiver = _Receiver([_request(method, path, body, "close")])
     try:
         async with asyncio.timeout(timeout_seconds):
-            receiver.connected(await open_connection(address, _connection_of_one_call, SYSTEM))
+            receiver.connected(await open_connection(address, connection_of_one_call, SYSTEM))
             return await receiver.answer
     except TimeoutError as error:
         raise Unavailable(f"{address} did not answer within {timeout_seconds:g} s.") from error
@@ -73,7 +82,7 @@ async def call_once(
         del receiver  # breaks a cycle of exception, frame and future
 
 
-def _connection_of_one_call() -> ClientConnection:
+def connection_of_one_call() -> ClientConnection:
     return ClientConnection(lambda connection: connection.transport.close(), lambda _: None)
 
 
@@ -87,13 +96,14 @@ def _request(method: str, path: str, body: bytes, persistence: str) -> bytes:
 class _Receiver:
     """Collects the answer to one request."""
 
-    def __init__(self, request: bytes) -> None:
+    def __init__(self, parts: list[bytes]) -> None:
         self.answer: asyncio.Future[LocalAnswer] = asyncio.get_running_loop().create_future()
-        self._request = request
+        self._parts = parts
         self._connection: ClientConnection | None = None
         self._status = 0
         self._headers: Headers = []
-        self._body = bytearray()
+        self._pieces: list[bytes] = []
+        self._size = 0
 
     def let_go(self) -> None:
         if self._connection is not None:
@@ -104,7 +114,7 @@ class _Receiver:
     def connected(self, connection: ClientConnection) -> None:
         self._connection = connection
         connection.begin(self)
-        connection.write(self._request)
+        connection.write_all(self._parts)
 
     def refused(self) -> None:
         self._fail("Nobody listens.")
@@ -117,16 +127,17 @@ class _Receiver:
         self._status, self._headers = status, headers
 
     def answer_continues(self, data: bytes) -> None:
-        self._body += data
-        if len(self._body) > MAX_ANSWER_BYTES:
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > MAX_ANSWER_BYTES:
             self.let_go()
             self._fail(f"The answer has more than {MAX_ANSWER_BYTES} bytes.")
 
     def answer_ends(self) -> None:
         self._connection = None
         if not self.answer.done():
-            headers = joined_fields(self._headers)
-            self.answer.set_result(LocalAnswer(self._status, bytes(self._body), headers))
+            body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self.answer.set_result(LocalAnswer(self._status, body, joined_fields(self._headers)))
 
     def answer_breaks(self) -> None:
         self._fail("The connection was lost before the answer was whole, or it is not HTTP.")

@@ -66,6 +66,7 @@ class ClientConnection(asyncio.Protocol):
         "_parser",
         "_paused",
         "_receiver",
+        "_unsent",
         "broken",
         "fault",
         "idle_since",
@@ -97,6 +98,8 @@ class ClientConnection(asyncio.Protocol):
         self._headers: Headers = []
         self._framing_bytes = 0
         """head, chunk sizes and trailers since the last piece of a body"""
+        self._unsent = 0
+        """bytes of the request's body that `send` announced and `write` has not had"""
         self.reusable = True
         self.idle_since = 0.0
         self.broken = False
@@ -113,12 +116,14 @@ class ClientConnection(asyncio.Protocol):
         self._ended = False
         self._in_head = True
         self._framing_bytes = 0
+        self._unsent = 0
 
     def send(
         self, receiver: Receiver, path: bytes, header_lines: bytes, body: list[bytes], size: int
     ) -> None:
         """POSTs a body of `size` bytes: `body`, and what follows by `write`."""
         self.begin(receiver)
+        self._unsent = size - sum(map(len, body))
         head = b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%b\r\n" % (
             path,
             size,
@@ -130,6 +135,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.writelines([head, *body])
 
     def write(self, data: bytes) -> None:
+        self._unsent -= len(data)
         self.transport.write(data)
 
     def write_all(self, parts: list[bytes]) -> None:
@@ -273,7 +279,8 @@ class ClientConnection(asyncio.Protocol):
 
     def _end(self) -> None:
         receiver, self._receiver = self._receiver, None
-        if self.reusable:
+        # After an early answer, the rest of the body would be taken for the next request.
+        if self.reusable and self._unsent <= 0:
             self.resume()
             self._freed(self)
         else:

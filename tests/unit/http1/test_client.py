@@ -142,3 +142,25 @@ async def test_half_an_answer_breaks_off(refused, answer):
     assert told[-1] == "breaks"
     assert upstream.broken
     assert not upstream.not_begun
+
+
+@pytest.mark.parametrize(("rest", "is_free"), [(b"", False), (b"half", False), (b"halves", True)])
+async def test_a_connection_whose_request_is_not_whole_is_not_used_again(rest, is_free):
+    ours, theirs = socket.socketpair()
+    freed = []
+    _, upstream = await asyncio.get_running_loop().create_unix_connection(
+        lambda: ClientConnection(freed.append, lambda _: None), sock=ours
+    )
+    told = Told()
+    upstream.send(told, b"/invocations", b"", [b"four"], 10)
+    if rest:
+        upstream.write(rest)
+
+    upstream.data_received(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+    is_closed = upstream.transport.is_closing()
+    upstream.transport.abort()
+    theirs.close()
+
+    assert told.events == [(413, 0), "ends"]
+    assert freed == ([upstream] if is_free else [])
+    assert is_closed is not is_free

@@ -399,6 +399,7 @@ CREATE TABLE transform_progress (
 	done_through TEXT, 
 	done JSON NOT NULL, 
 	failed JSON NOT NULL, 
+	failed_objects BIGINT NOT NULL, 
 	failed_error VARCHAR(32), 
 	objects BIGINT NOT NULL, 
 	objects_known BIGINT NOT NULL, 

@@ -3,20 +3,17 @@
 import posixpath
 from typing import Any
 
-from sagehen.base.errors import Invalid, NotFound
+from sagehen.base.errors import Invalid
 from sagehen.base.settings import Settings
 from sagehen.frame.gpus import instance_fraction
 from sagehen.frame.images import find_launch, image_name, server_of_its_own
-from sagehen.frame.instance_types import require_instance_type
 from sagehen.frame.regular_expressions import compile_expression
-from sagehen.frame.s3_locations import Location, parse_location
-from sagehen.services.s3.storage.records import ListingQuery, is_bucket_name
 from sagehen.services.s3.storage.store import ObjectStore
-from sagehen.services.sagemaker.errors import not_built, quota_exceeded, refused
+from sagehen.services.sagemaker.errors import not_built, refused
 from sagehen.services.sagemaker.image_versions import check_versions
-from sagehen.wire.errors import AwsError
+from sagehen.services.sagemaker.job_arguments import check_bucket, check_input, check_instances
 
-__all__ = ["check_channels", "check_training_job", "s3_location"]
+__all__ = ["check_channels", "check_training_job"]
 
 _UNBUILT_SOURCES = {
     "FileSystemDataSource": "file systems as input (FileSystemDataSource)",
@@ -37,17 +34,8 @@ def check_channels(params: dict[str, Any], region: str, objects: ObjectStore) ->
         raise refused(f"The channel {twice} is in InputDataConfig more than once.")
     for channel in channels:
         _check_channel(channel)
-        _check_presence(channel["DataSource"]["S3DataSource"], params["RoleArn"], region, objects)
-
-
-def s3_location(member: str, url: str) -> Location:
-    try:
-        location = parse_location(url)
-    except Invalid as error:
-        raise refused(f"{member}: {error}") from error
-    if not is_bucket_name(location.bucket) or not url.isprintable():
-        raise refused(f"{member} {url!r} is not an address in S3. Give s3://bucket/prefix.")
-    return location
+        source = channel["DataSource"]["S3DataSource"]
+        check_input("S3Uri", source, f'role "{params["RoleArn"]}"', region, objects)
 
 
 def _check_channel(channel: dict[str, Any]) -> None:
@@ -72,27 +60,6 @@ def _check_channel(channel: dict[str, Any]) -> None:
         raise not_built("Pipe mode (InputMode of a channel); File and FastFile are")
     if channel.get("RecordWrapperType", "None") != "None":
         raise refused(f"The channel {name}: RecordWrapperType goes only with Pipe mode.")
-
-
-def _check_presence(source: dict[str, Any], role: str, region: str, objects: ObjectStore) -> None:
-    url = source["S3Uri"]
-    location = s3_location("S3Uri", url)
-    try:
-        if source["S3DataType"] == "S3Prefix":
-            query = ListingQuery(prefix=location.key, limit=1)
-            exists = bool(objects.list_page(location.bucket, query).objects)
-        else:
-            objects.head(location.bucket, location.key)
-            exists = True
-    except NotFound:
-        exists = False
-    if not exists:
-        raise refused(
-            f'No S3 objects found under S3 URL "{url}" given in input data source. Please ensure '
-            f"that the bucket exists in the selected region ({region}), that objects exist under "
-            f'that S3 prefix, and that the role "{role}" has "s3:ListBucket" permissions on bucket '
-            f'"{location.bucket}".'
-        )
 
 
 LONGEST_RUNTIME_SECONDS = 28 * 86_400
@@ -126,7 +93,7 @@ def check_training_job(params: dict[str, Any], settings: Settings, objects: Obje
     _check_environment(params.get("Environment", {}))
     _check_checkpoints(params.get("CheckpointConfig"), objects)
     output = params["OutputDataConfig"]["S3OutputPath"]
-    _check_bucket("S3OutputPath", output, objects)
+    check_bucket("S3OutputPath", output, objects)
     check_channels(params, settings.region, objects)
 
 
@@ -195,14 +162,9 @@ def _check_resources(resources: dict[str, Any], settings: Settings) -> None:
         raise refused("ResourceConfig needs an InstanceType and an InstanceCount of at least 1.")
     if resources.get("VolumeSizeInGB", 1) < 1:
         raise refused("VolumeSizeInGB must be at least 1.")
-    try:
-        require_instance_type(instance_type)
-    except Invalid as error:
-        raise refused(str(error)) from error
-    limit = settings.max_job_instances
-    if count > limit:
-        reason = "The limit is Sagehen's setting max_job_instances, of each job."
-        raise quota_exceeded(f"{instance_type} for training job usage", limit, 0, count, reason)
+    check_instances(
+        "training", instance_type, count, settings.max_job_instances, "max_job_instances"
+    )
 
 
 def _check_times(params: dict[str, Any]) -> None:
@@ -242,7 +204,7 @@ def _check_environment(environment: dict[str, str]) -> None:
 def _check_checkpoints(config: dict[str, str] | None, objects: ObjectStore) -> None:
     if config is None:
         return
-    _check_bucket("CheckpointConfig.S3Uri", config["S3Uri"], objects)
+    check_bucket("CheckpointConfig.S3Uri", config["S3Uri"], objects)
     path = config.get("LocalPath")
     if path is None:
         return
@@ -253,18 +215,3 @@ def _check_checkpoints(config: dict[str, str] | None, objects: ObjectStore) -> N
             f"The LocalPath of CheckpointConfig is {path!r}. It must be a folder of its own below "
             f"{_ROOT}, as {_ROOT}checkpoints is; " + ", ".join(_TAKEN) + " there are taken."
         )
-
-
-def _check_bucket(member: str, url: str, objects: ObjectStore) -> None:
-    """Checks early: a misspelt bucket would lose the results of hours."""
-    bucket = s3_location(member, url).bucket
-    try:
-        objects.bucket(bucket)
-    except NotFound as error:
-        raise _no_bucket(member, url, bucket) from error
-
-
-def _no_bucket(member: str, url: str, bucket: str) -> AwsError:
-    return refused(
-        f"{member} is {url}, but there is no bucket {bucket}. Create it, or name another."
-    )

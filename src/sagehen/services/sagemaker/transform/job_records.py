@@ -102,7 +102,9 @@ class TransformProgress(msgspec.Struct, frozen=True, kw_only=True):
     done: tuple[str, ...] = ()
     """keys of finished objects behind `done_through`, sorted"""
     failed: tuple[str, ...] = ()
-    """keys of those finished objects that have no output"""
+    """keys of finished objects without output, if the job captures data"""
+    failed_objects: int = 0
+    """finished objects without output"""
     failed_error: str | None = None
     """the first of their errors: `ClientError` or `AlgorithmError`"""
     objects: int = 0
@@ -117,7 +119,7 @@ class TransformProgress(msgspec.Struct, frozen=True, kw_only=True):
     failed_records: int = 0
     """tolerated ones"""
     input_bytes: int = 0
-    """read and answered, also of objects that are not finished"""
+    """of finished objects"""
     input_bytes_known: int = 0
     max_concurrent: int | None = None
     """as resolved by the runner; None until then"""

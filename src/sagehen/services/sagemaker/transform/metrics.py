@@ -44,7 +44,7 @@ def _of_job(progress: TransformProgress) -> dict[str, float]:
     return {
         "TransformObjects": progress.objects,
         "TransformObjectsKnown": progress.objects_known,
-        "TransformObjectsFailed": len(progress.failed),
+        "TransformObjectsFailed": progress.failed_objects,
         "TransformRecords": progress.records,
         "TransformRecordsFailed": progress.failed_records,
         "TransformInputBytes": progress.input_bytes,

@@ -1,6 +1,6 @@
 """A job's progress: what its runner's messages add to it, and how it is shown."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -32,12 +32,27 @@ RunnerMessage = (
 
 
 def absorb(
-    progress: TransformProgress, messages: Iterable[RunnerMessage], now: float
+    progress: TransformProgress,
+    messages: Sequence[RunnerMessage],
+    now: float,
+    *,
+    keeps_failed_keys: bool = False,
 ) -> TransformProgress:
-    """Returns the same object if `messages` add nothing that is stored."""
+    """Returns the same object if `messages` add nothing that is stored.
+
+    `keeps_failed_keys`: only data capture needs them, and there may be very many.
+    """
     after = progress
     for message in messages:
         after = _absorb_one(after, message)
+    # Once for all messages: each may come while thousands of keys are waiting.
+    failed = [message.key for message in messages if isinstance(message, FailedObject)]
+    finished = {key for message in messages if isinstance(message, Done) for key in message.keys}
+    after = msgspec.structs.replace(
+        after,
+        done=_behind({*progress.done, *finished, *failed}, after.done_through),
+        failed=(*progress.failed, *failed) if keeps_failed_keys else progress.failed,
+    )
     return progress if after == progress else msgspec.structs.replace(after, updated_at=now)
 
 
@@ -80,7 +95,6 @@ def _absorb_done(progress: TransformProgress, message: Done) -> TransformProgres
     return msgspec.structs.replace(
         progress,
         done_through=through,
-        done=_behind({*progress.done, *message.keys}, through),
         done_records=progress.done_records + message.records,
         failed_records=progress.failed_records + message.failed_records,
     )
@@ -89,8 +103,7 @@ def _absorb_done(progress: TransformProgress, message: Done) -> TransformProgres
 def _absorb_failed(progress: TransformProgress, message: FailedObject) -> TransformProgress:
     return msgspec.structs.replace(
         progress,
-        done=_behind({*progress.done, message.key}, progress.done_through),
-        failed=(*progress.failed, message.key),
+        failed_objects=progress.failed_objects + 1,
         failed_error=progress.failed_error or message.error,
     )
 
@@ -119,7 +132,7 @@ def describe_progress(
         "objects": progress.objects,
         "objects_known": progress.objects_known,
         "is_listed": progress.is_listed,
-        "failed_objects": len(progress.failed),
+        "failed_objects": progress.failed_objects,
         "records": progress.records,
         "failed_records": progress.failed_records,
         "input_bytes": progress.input_bytes,

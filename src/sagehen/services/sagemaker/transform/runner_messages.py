@@ -106,7 +106,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     done: tuple[str, ...] = ()
     """keys of finished objects behind `done_through`"""
     failed: tuple[str, ...] = ()
-    """keys of those finished objects that have no output"""
+    """keys of finished objects without output, with `capture`"""
     failed_error: str | None = None
     """the first of their errors: `ClientError` or `AlgorithmError`"""
     done_records: int = 0
@@ -147,7 +147,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, tag="done"):
     failed_records: int = 0
     """of these objects, tolerated"""
     through: str | None = None
-    """every object up to this key is finished, with those of this message; None: as before"""
+    """every object up to this key is finished, with those of this message and failed ones before
+    it; None: as before"""
 
 
 class FailedObject(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):

@@ -84,6 +84,7 @@ PROGRESS = Table(
     Column("done_through", Text),
     Column("done", JSON(none_as_null=True), nullable=False),
     Column("failed", JSON(none_as_null=True), nullable=False),
+    Column("failed_objects", BigInteger, nullable=False),
     Column("failed_error", String(32)),
     Column("objects", BigInteger, nullable=False),
     Column("objects_known", BigInteger, nullable=False),

@@ -2,30 +2,27 @@
 
 from typing import Any
 
-from sagehen.base.errors import Invalid, NotFound
+from sagehen.base.errors import Invalid
 from sagehen.base.settings import Settings
 from sagehen.frame.gpus import instance_fraction
-from sagehen.frame.instance_types import require_instance_type
-from sagehen.frame.s3_locations import Location, parse_location
-from sagehen.services.s3.storage.records import ListingQuery, is_bucket_name
+from sagehen.frame.routes import ExecutionMode
 from sagehen.services.s3.storage.store import ObjectStore
-from sagehen.services.sagemaker.errors import not_built, quota_exceeded, refused
-from sagehen.services.sagemaker.hosting.containers import containers_of
+from sagehen.services.sagemaker.errors import not_built, refused
+from sagehen.services.sagemaker.hosting.containers import containers_of, execution_mode
 from sagehen.services.sagemaker.hosting.records import ModelRecord
+from sagehen.services.sagemaker.job_arguments import check_bucket, check_input, check_instances
 from sagehen.services.sagemaker.transform.format_options import (
     FORMAT_OPTIONS,
     read_format_options,
 )
 from sagehen.services.sagemaker.transform.job_records import OPTION_PREFIX, options_of
+from sagehen.services.sagemaker.transform.runner.parameters import DEFAULTS, MAX_PAYLOAD_MB
 from sagehen.services.sagemaker.transform.runner.tolerance import NAME as MAX_FAILED_RECORDS
 from sagehen.services.sagemaker.transform.runner.tolerance import parse_tolerance
 
 __all__ = ["check_model", "check_transform_job"]
 
-MAX_PAYLOAD_MB = 100
-"""of one request, and of all concurrent requests of an instance together"""
 MAX_INSTANCES = 100
-DEFAULT_PAYLOAD_MB = 6
 
 _UNBUILT_TYPES = {
     "AugmentedManifestFile": "augmented manifests as input of a transform job",
@@ -58,32 +55,12 @@ def check_model(model: ModelRecord) -> None:
             f"The model {model.name} has a container in MultiModel mode, which is not supported "
             "with batch transform. Create a model of one archive."
         )
-    if len(containers) > 1:
-        raise not_built(
-            f"models of several containers in batch transform (model {model.name}); put what they "
-            "do into one container, or invoke an endpoint"
-        )
-
-
-def s3_location(member: str, url: str) -> Location:
-    try:
-        location = parse_location(url)
-    except Invalid as error:
-        raise refused(f"{member}: {error}") from error
-    if not is_bucket_name(location.bucket) or not url.isprintable():
-        raise refused(f"{member} {url!r} is not an address in S3. Give s3://bucket/prefix.")
-    return location
-
-
-def check_bucket(member: str, url: str, objects: ObjectStore) -> None:
-    """Checks early: a misspelt bucket would lose the results of hours."""
-    bucket = s3_location(member, url).bucket
-    try:
-        objects.bucket(bucket)
-    except NotFound as error:
+    if execution_mode(model.definition) is ExecutionMode.DIRECT:
         raise refused(
-            f"{member} is {url}, but there is no bucket {bucket}. Create it, or name another."
-        ) from error
+            f"The containers of the model {model.name} are invoked one by one "
+            "(InferenceExecutionConfig with Mode Direct), which a transform job cannot do. Create "
+            "a model of one of them, or of all with Mode Serial."
+        )
 
 
 def _check_payload(params: dict[str, Any]) -> None:
@@ -94,7 +71,7 @@ def _check_payload(params: dict[str, Any]) -> None:
             f"MaxPayloadInMB is {payload}; it may be {MAX_PAYLOAD_MB} at most. To send larger "
             "objects as a stream, set it to 0."
         )
-    megabytes = DEFAULT_PAYLOAD_MB if payload is None else payload
+    megabytes = DEFAULTS.max_payload_mb if payload is None else payload
     if megabytes * concurrent > MAX_PAYLOAD_MB:
         raise refused(
             "MaxConcurrentTransforms * MaxPayloadInMB must not exceed "
@@ -107,14 +84,8 @@ def _check_resources(resources: dict[str, Any], settings: Settings) -> None:
     kind, count = resources["InstanceType"], resources["InstanceCount"]
     if count > MAX_INSTANCES:
         raise refused(f"InstanceCount is {count}; it may be {MAX_INSTANCES} at most.")
-    try:
-        require_instance_type(kind)
-    except Invalid as error:
-        raise refused(str(error)) from error
     limit = settings.max_transform_instances
-    if count > limit:
-        reason = "The limit is Sagehen's setting max_transform_instances, of each job."
-        raise quota_exceeded(f"{kind} for transform job usage", limit, 0, count, reason)
+    check_instances("transform", kind, count, limit, "max_transform_instances")
 
 
 def _check_environment(environment: dict[str, str]) -> None:
@@ -163,23 +134,8 @@ def _check_processing(params: dict[str, Any]) -> None:
 
 
 def _check_input(source: dict[str, Any], region: str, objects: ObjectStore) -> None:
-    url, kind = source["S3Uri"], source["S3DataType"]
+    kind = source["S3DataType"]
     if kind in _UNBUILT_TYPES:
         raise not_built(f"{_UNBUILT_TYPES[kind]}; S3Prefix and ManifestFile are")
-    location = s3_location("TransformInput.DataSource.S3DataSource.S3Uri", url)
-    try:
-        if kind == "S3Prefix":
-            query = ListingQuery(prefix=location.key, limit=1)
-            exists = bool(objects.list_page(location.bucket, query).objects)
-        else:
-            objects.head(location.bucket, location.key)
-            exists = True
-    except NotFound:
-        exists = False
-    if not exists:
-        raise refused(
-            f'No S3 objects found under S3 URL "{url}" given in input data source. Please ensure '
-            f"that the bucket exists in the selected region ({region}), that objects exist under "
-            "that S3 prefix, and that the role of the model has "
-            f'"s3:ListBucket" permissions on bucket "{location.bucket}".'
-        )
+    member = "TransformInput.DataSource.S3DataSource.S3Uri"
+    check_input(member, source, "role of the model", region, objects)

@@ -47,6 +47,7 @@ def upgrade() -> None:
         sa.Column("done_through", sa.Text(), nullable=True),
         sa.Column("done", sa.JSON(), nullable=False),
         sa.Column("failed", sa.JSON(), nullable=False),
+        sa.Column("failed_objects", sa.BigInteger(), nullable=False),
         sa.Column("failed_error", sa.String(length=32), nullable=True),
         sa.Column("objects", sa.BigInteger(), nullable=False),
         sa.Column("objects_known", sa.BigInteger(), nullable=False),

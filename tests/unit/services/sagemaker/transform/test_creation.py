@@ -162,9 +162,21 @@ def test_filters_and_joins_that_go_together_are_taken(make):
     )
 
 
-def test_models_of_many_archives_or_containers_are_refused(server, make, refusal):
+CONTAINER = {"Image": "sagemaker-xgboost:1", "ModelDataUrl": "s3://bucket/model.tar.gz"}
+
+
+def test_models_of_many_archives_or_of_direct_containers_are_refused(server, make, refusal):
     server.model("many", Mode="MultiModel", ModelDataUrl="s3://bucket/many/")
     assert "MultiModel" in refusal(lambda: make(ModelName="many"))
-    container = {"Image": "sagemaker-xgboost:1", "ModelDataUrl": "s3://bucket/model.tar.gz"}
-    server.CreateModel(ModelName="line", Containers=[container, container])
-    assert "several containers" in refusal(lambda: make(ModelName="line"))
+    server.CreateModel(
+        ModelName="direct",
+        Containers=[{**CONTAINER, "ContainerHostname": name} for name in ("a", "b")],
+        InferenceExecutionConfig={"Mode": "Direct"},
+    )
+    assert "Mode Direct" in refusal(lambda: make(ModelName="direct"))
+
+
+def test_pipelines_are_taken_and_each_container_has_the_variables_of_the_job(server, make):
+    server.CreateModel(ModelName="line", Containers=[CONTAINER, CONTAINER])
+    make(ModelName="line", Environment={"A": "b"})
+    assert [container.environment["A"] for container in stored(server).containers] == ["b", "b"]

@@ -14,7 +14,7 @@ ACTIVE = (TransformStatus.IN_PROGRESS, TransformStage.ACTIVE)
 
 
 def test_jobs_and_their_progress_are_measured():
-    progress = TransformProgress(job_id="idjob", objects=3, failed=("k",), input_bytes=7)
+    progress = TransformProgress(job_id="idjob", objects=3, failed_objects=1, input_bytes=7)
     measured = measure_jobs({WAITING: 2, ACTIVE: 1}, [(active_transform(), progress)], 4)
     assert measured["TransformJobs"] == {("InProgress",): 3}
     assert measured["PendingTransformJobs"] == {(): 2}

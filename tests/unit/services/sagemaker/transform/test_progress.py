@@ -37,6 +37,10 @@ def test_finished_keys_are_kept_until_all_before_them_are_finished_too():
     assert after.updated_at == BEGAN
 
 
+def test_an_object_without_records_is_finished_too():
+    assert absorb(NEW, [done("a", records=0)], BEGAN).done == ("a",)
+
+
 def test_keys_are_in_the_order_of_their_bytes():
     keys = ["\U0001f600", "￿", "é", "z"]
     after = absorb(NEW, [done(*keys)], BEGAN)
@@ -57,9 +61,15 @@ def test_records_of_finished_objects_add_up():
 def test_a_failed_object_is_finished_and_the_first_error_stays():
     messages = [failed("b"), failed("c", "AlgorithmError"), done("a", through="c")]
     after = absorb(NEW, messages, BEGAN)
-    assert (after.failed, after.failed_error) == (("b", "c"), "ClientError")
-    assert after.done == ()
+    assert (after.failed_objects, after.failed_error) == (2, "ClientError")
+    assert (after.done, after.failed) == ((), ())
     assert absorb(NEW, messages[:1], BEGAN).done == ("b",)
+
+
+def test_keys_of_failed_objects_are_kept_on_request():
+    after = absorb(NEW, [failed("b")], BEGAN, keeps_failed_keys=True)
+    after = absorb(after, [failed("c"), done("a", through="c")], BEGAN, keeps_failed_keys=True)
+    assert (after.failed, after.done) == (("b", "c"), ())
 
 
 def test_uploads_are_known_until_they_have_ended():

@@ -48,6 +48,7 @@ def test_all_of_its_progress_comes_back(state):
         done_through="in/é 1",
         done=("in/é 3", "in/é 5"),
         failed=("in/é 5",),
+        failed_objects=1,
         failed_error="ClientError",
         objects=2**40,
         is_listed=True,

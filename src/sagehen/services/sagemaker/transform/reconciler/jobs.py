@@ -213,8 +213,10 @@ def _log_step(before: TransformJobRecord, step: JobStep) -> None:
     }
     level = logging.WARNING if after.failure_reason else logging.INFO
     log.log(level, "A transform job has a new status.", extra=about)
-    if step.runner is RunnerAction.REMOVE and step.progress.failed:
+    if step.runner is RunnerAction.REMOVE and step.progress.failed_objects:
         about = {"action": "transform_failed_objects", "job": after.name}
         log.warning(
-            "%d objects of a transform job have no output.", len(step.progress.failed), extra=about
+            "%d objects of a transform job have no output.",
+            step.progress.failed_objects,
+            extra=about,
         )

@@ -105,7 +105,12 @@ def instance_ids(job: TransformJobRecord) -> list[str]:
 
 def plan_job(facts: Facts) -> JobStep:
     """Plans a job's next step; repeated, this ends with the job."""
-    progress = absorb(facts.progress, facts.runner.messages, facts.now)
+    progress = absorb(
+        facts.progress,
+        facts.runner.messages,
+        facts.now,
+        keeps_failed_keys="DataCaptureConfig" in facts.job.definition,
+    )
     if facts.job.status is TransformStatus.STOPPING:
         return _plan_stop(facts, progress)
     ended = _ended(facts, progress)

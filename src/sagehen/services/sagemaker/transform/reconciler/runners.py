@@ -21,6 +21,7 @@ from sagehen.services.sagemaker.transform.reconciler.runner_process import (
 )
 from sagehen.services.sagemaker.transform.runner_messages import (
     Done,
+    FailedObject,
     Progress,
     RunnerEnded,
     RunnerSpec,
@@ -67,7 +68,7 @@ class _JobRunner:
     def note_progress(self) -> None:
         """Resets the back-off when a runner got further than any before it."""
         for message in self.unstored:
-            if isinstance(message, Done) and message.keys:
+            if isinstance(message, FailedObject) or (isinstance(message, Done) and message.keys):
                 self._advance()
             elif isinstance(message, Progress) and message.records > self.most_records:
                 self.most_records = message.records

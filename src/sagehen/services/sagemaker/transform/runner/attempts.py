@@ -1,12 +1,13 @@
 """Asks the container until it has answered a batch, as ModelClientConfig allows."""
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from sagehen.base.clock import Clock
 from sagehen.base.retry import Backoff
 from sagehen.services.sagemaker.transform.runner.errors import BatchError
-from sagehen.services.sagemaker.transform.runner.instances import Instances
+from sagehen.services.sagemaker.transform.runner.instances import Instance, Instances
 from sagehen.services.sagemaker.transform.runner.invocation import (
     Answer,
     AnswerTooLarge,
@@ -16,7 +17,7 @@ from sagehen.services.sagemaker.transform.runner.invocation import (
     TimedOut,
 )
 
-__all__ = ["MAX_LOSSES", "Retries", "Retry", "failed_answer"]
+__all__ = ["MAX_REASON_CHARACTERS", "Retries"]
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ MAX_REASON_CHARACTERS = 4000
 NO_RESPONSE = "Unable to get response from algorithm"
 
 
-class Retry:
+class _Failures:
     """Counts the failures of one batch and says when they are too many."""
 
     def __init__(self, clock: Clock, max_retries: int) -> None:
@@ -58,7 +59,7 @@ class Retry:
         self._failures += 1
         may_repeat = answer.status == 429 or answer.status >= 500
         if not may_repeat or self._failures > self._max_retries:
-            raise failed_answer(answer.status, answer.body)
+            raise _failed_answer(answer.status, answer.body)
         await self.wait()
 
     async def wait(self) -> None:
@@ -76,18 +77,27 @@ class Retries:
 
     async def answer(self, payload: bytes) -> bytes:
         """Returns the body of a successful answer. Raises BatchError."""
-        retry = Retry(self.clock, self.max_retries)
+        answer = await self.attempt(lambda instance: self.invoker.ask(instance.stages, payload))
+        return answer.body
+
+    async def attempt(self, ask: Callable[[Instance], Awaitable[Answer]]) -> Answer:
+        """Asks instances until one has answered with success. Raises BatchError, and what else
+        `ask` raises.
+
+        `ask` may raise NotStarted, InstanceLost, TimedOut and AnswerTooLarge.
+        """
+        retry = _Failures(self.clock, self.max_retries)
         is_again = False
         while True:
             async with self.instances.slot(is_urgent=is_again) as instance:
                 is_again = True
                 try:
-                    answer = await self.invoker.ask(instance.stages, payload)
+                    answer = await ask(instance)
                 except NotStarted:
                     self.instances.unreachable(instance)
                     continue
                 except InstanceLost as error:
-                    log.info("A batch is sent again: %s", error)
+                    log.info("A request is sent again: %s", error)
                     self.instances.unreachable(instance)
                     await retry.lost(error)
                     continue
@@ -102,12 +112,12 @@ class Retries:
             if answer is None:
                 await retry.timed_out(timed_out)
             elif answer.is_success:
-                return answer.body
+                return answer
             else:
                 await retry.failed(answer)
 
 
-def failed_answer(status: int, body: bytes) -> BatchError:
+def _failed_answer(status: int, body: bytes) -> BatchError:
     """Words it as SageMaker's data-log does."""
     reason = body[:MAX_REASON_CHARACTERS].decode("utf-8", "replace")
     if 400 <= status < 500:

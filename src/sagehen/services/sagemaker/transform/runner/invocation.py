@@ -146,6 +146,8 @@ class _Exchange:
         payload = memoryview(self._payload)
         for start in range(FIRST_PIECE_BYTES, len(payload), FIRST_PIECE_BYTES):
             await self._drained.wait()
+            if self._is_ended:
+                return
             upstream.write(bytes(payload[start : start + FIRST_PIECE_BYTES]))
 
     @property

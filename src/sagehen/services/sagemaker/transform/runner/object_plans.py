@@ -11,12 +11,10 @@ from sagehen.services.sagemaker.transform.object_formats import object_format
 from sagehen.services.sagemaker.transform.records.batches import Cutter
 from sagehen.services.sagemaker.transform.records.cutting import make_cutter
 from sagehen.services.sagemaker.transform.runner.errors import JobError
+from sagehen.services.sagemaker.transform.runner.parameters import MAX_PAYLOAD_MB
 from sagehen.services.sagemaker.transform.runner_messages import RunnerSettings, RunnerSpec
 
 __all__ = ["ObjectPlan", "ObjectPlans", "payload_bytes"]
-
-MAX_PAYLOAD_MB = 100
-"""SageMaker's; also for MaxPayloadInMB 0 where an object is not streamed, but cut"""
 
 
 def payload_bytes(settings: RunnerSettings) -> int:

@@ -1,6 +1,7 @@
 """Writes outputs, large ones in parts. Each becomes visible as a whole."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -12,6 +13,8 @@ from sagehen.services.sagemaker.transform.runner.store import ObjectStore
 from sagehen.services.sagemaker.transform.runner_messages import UploadBegun, UploadEnded
 
 __all__ = ["Output", "Outputs"]
+
+log = logging.getLogger(__name__)
 
 PART_BYTES = 8 * 2**20
 PARTS_OF_ONE_SIZE = 1000
@@ -41,10 +44,14 @@ class Outputs:
         self._open.discard(output)
 
     async def abort_uploads(self, uploads: tuple[UploadBegun, ...]) -> None:
-        """Aborts what earlier runners have left."""
+        """Aborts what earlier runners have left. Raises Unavailable."""
         for upload in uploads:
-            with suppress(S3Error):  # the bucket may be gone, and the upload with it
+            try:
                 await self.store.abort_upload(upload.bucket, upload.key, upload.upload_id)
+            except S3Error as error:
+                if error.code != "NoSuchBucket":
+                    log.warning("An upload is left to be aborted later: %s", error)
+                    continue
             self.tell(UploadEnded(upload_id=upload.upload_id))
 
     async def abort_all(self) -> None:

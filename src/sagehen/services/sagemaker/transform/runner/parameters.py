@@ -9,6 +9,11 @@ from sagehen.services.sagemaker.transform.runner_messages import RunnerSettings,
 __all__ = ["DEFAULTS", "ContainerParameters", "describe", "read_parameters", "request", "resolve"]
 
 TIMEOUT_SECONDS = 30.0
+MAX_CONCURRENT = 1000
+"""requests at once that a container may ask for"""
+MAX_PAYLOAD_MB = 100
+"""of one request, and of all requests of a job at once to one instance; also for MaxPayloadInMB 0
+where an object is not streamed, but cut"""
 DEFAULTS = RunnerSettings(max_concurrent=1, max_payload_mb=6, batch_strategy="MultiRecord")
 _STRATEGIES = {"MULTI_RECORD": "MultiRecord", "SINGLE_RECORD": "SingleRecord"}
 _SPELLINGS = {strategy: word for word, strategy in _STRATEGIES.items()}
@@ -42,8 +47,8 @@ def read_parameters(answer: LocalAnswer) -> ContainerParameters:
         return ContainerParameters()
     strategy = fields.get("BatchStrategy")
     return ContainerParameters(
-        max_concurrent=_number(fields.get("MaxConcurrentTransforms"), 1),
-        max_payload_mb=_number(fields.get("MaxPayloadInMB"), 0),
+        max_concurrent=_number(fields.get("MaxConcurrentTransforms"), 1, MAX_CONCURRENT),
+        max_payload_mb=_number(fields.get("MaxPayloadInMB"), 0, MAX_PAYLOAD_MB),
         batch_strategy=_STRATEGIES.get(strategy) if isinstance(strategy, str) else None,
     )
 
@@ -68,12 +73,13 @@ def describe(settings: RunnerSettings) -> str:
     )
 
 
-def _number(value: object, least: int) -> int | None:
+def _number(value: object, least: int, most: int) -> int | None:
+    """Returns at most `most`; None for what is no number of at least `least`."""
     # Some containers write numbers as text.
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-        return value
+        return min(value, most)
     return None
 
 

@@ -49,24 +49,30 @@ class ObjectReader:
         ahead = self._start_next()
         try:
             while ahead is not None:
-                piece = await ahead
-                if not piece.data:
-                    raise ObjectError("ClientError", "It is shorter than its listing says.")
+                data = await ahead
                 ahead = self._start_next()
-                yield piece.data
+                yield data
         finally:
             if ahead is not None:
                 ahead.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await ahead
 
-    def _start_next(self) -> "asyncio.Task[S3Piece] | None":
+    def _start_next(self) -> "asyncio.Task[bytes] | None":
         if self._size is None or self._position >= self._size:
             return None
         start = self._position
         length = min(RANGE_BYTES, self._size - start)
         self._position += length
-        return asyncio.create_task(self.read(start, length))
+        return asyncio.create_task(self._read_all(start, length))
+
+    async def _read_all(self, start: int, length: int) -> bytes:
+        data = (await self.read(start, length)).data
+        if len(data) != length:
+            raise ObjectError(
+                "ClientError", f"{len(data)} bytes came instead of {length} from byte {start} on."
+            )
+        return data
 
     async def read(self, start: int, length: int) -> S3Piece:
         """Raises ObjectError or Unavailable."""

@@ -62,6 +62,7 @@ class Reports:
         self._new_bytes = 0
         self._new_failed_records = 0
         self._told: Progress | None = None
+        self._told_through = spec.done_through
         self.failed_records = spec.failed_records
         self.finished_records = spec.done_records
         """of finished objects"""
@@ -130,7 +131,9 @@ class Reports:
 
     def flush(self) -> None:
         """Tells what is new."""
-        if self._new_keys:
+        # Without new keys, too: control keeps the keys of failed objects behind `through`.
+        if self._new_keys or self._frontier.through not in (None, self._told_through):
+            self._told_through = self._frontier.through
             done = Done(
                 keys=tuple(self._new_keys),
                 records=self._new_records,

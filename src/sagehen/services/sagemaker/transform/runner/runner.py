@@ -93,6 +93,7 @@ class Runner:
         self._unanswered: Counter[InstanceAddress] = Counter()
         """requests for parameters"""
         self._failed_keys = set(spec.failed)
+        """for data capture"""
         self._fatal: BaseException | None = None
         """why the job cannot go on"""
         self._running: set[asyncio.Task[None]] = set()
@@ -137,7 +138,12 @@ class Runner:
 
     async def _end(self, tolerance: Tolerance | None) -> RunnerEnded:
         if self._spec.capture is not None:
-            await write_manifests(self._spec, self._spec.capture, self.outputs, self._failed_keys)
+            try:
+                await write_manifests(
+                    self._spec, self._spec.capture, self.outputs, self._failed_keys
+                )
+            except ObjectError as error:
+                raise JobError(error.error, str(error)) from error
         reports = self._reports
         if reports.error is not None:
             return RunnerEnded(error=reports.error)
@@ -232,10 +238,10 @@ class Runner:
     # Objects
 
     async def _list(self, inputs: asyncio.Queue[_Numbered | None]) -> None:
-        """Raises JobError or Unavailable; the queue ends in any case."""
+        """The queue ends in any case. Raises JobError or Unavailable."""
         try:
             await self._list_into(inputs)
-        except (JobError, Unavailable):
+        except Exception:  # The job would wait for ever.
             await inputs.put(None)
             raise
         self._reports.listing_ended()
@@ -244,7 +250,7 @@ class Runner:
     async def _list_into(self, inputs: asyncio.Queue[_Numbered | None]) -> None:
         spec = self._spec
         through = spec.done_through.encode() if spec.done_through is not None else None
-        done = {*spec.done, *spec.failed}
+        done = set(spec.done)
         number = 0
         async with aclosing(list_inputs(spec, self._store)) as items:
             async for item in items:
@@ -276,7 +282,8 @@ class Runner:
         try:
             result = await transform(item)
         except ObjectError as error:
-            self._failed_keys.add(item.source.key)
+            if self._spec.capture is not None:
+                self._failed_keys.add(item.source.key)
             self._reports.failed(number, item, error)
         else:
             self._reports.finished(number, item, result.size, result.records, result.failed_records)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
+from sagehen.http1.call import connection_of_one_call
 from sagehen.http1.client import ClientConnection
 from sagehen.http1.fields import Headers
 from sagehen.http1.pool import CONNECT_TIMEOUT_SECONDS, open_connection
@@ -15,10 +16,10 @@ from sagehen.services.sagemaker.transform.records.batches import Batch, RecordsE
 from sagehen.services.sagemaker.transform.runner.attempts import (
     MAX_REASON_CHARACTERS,
     Retries,
-    Retry,
 )
 from sagehen.services.sagemaker.transform.runner.batch_results import FailedRecord
 from sagehen.services.sagemaker.transform.runner.errors import BatchError, ObjectError
+from sagehen.services.sagemaker.transform.runner.instances import Instance
 from sagehen.services.sagemaker.transform.runner.invocation import (
     NOT_STARTED,
     Answer,
@@ -63,61 +64,42 @@ async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> 
     """Raises ObjectError, JobError or Unavailable; then there is no output."""
     if item.problem is not None:
         raise ObjectError("ClientError", item.problem)
-    retries = streams.retries
-    instances = retries.instances
-    retry = Retry(retries.clock, retries.max_retries)
-    is_again = False
-    while True:
-        async with instances.slot(is_urgent=is_again) as instance:
-            is_again = True
-            if len(instance.stages) > 1:
-                raise ObjectError("ClientError", NO_PIPELINES)
-            attempt = _Attempt(item, shared, streams)
-            try:
-                answer = await attempt.run(instance.address.address)
-            except NotStarted:
-                instances.unreachable(instance)
-                continue
-            except InstanceLost as error:
-                instances.unreachable(instance)
-                await retry.lost(error)
-                continue
-            except TimedOut as error:
-                timed_out, answer = error, None
-            else:
-                instances.answered(instance)
-        try:
-            if answer is None:
-                await retry.timed_out(timed_out)
-            elif answer.is_success:
-                break
-            else:
-                await retry.failed(answer)
-        except BatchError as error:
-            search = shared.batches.search
-            if search is None or search.is_hopeless(Batch(b"", 1, 0)):
-                raise
-            search.found += 1
-            await write_errors(shared, item, (FailedRecord(0, error),))
-            return ObjectResult(attempt.size, 1, 1)
+    reader = ObjectReader(shared.store, item)
+
+    async def ask(instance: Instance) -> Answer:
+        nonlocal reader
+        if len(instance.stages) > 1:
+            raise ObjectError("ClientError", NO_PIPELINES)
+        reader = ObjectReader(shared.store, item)
+        return await _Attempt(reader, item, shared, streams).run(instance.address.address)
+
+    failed = 0
+    try:
+        await streams.retries.attempt(ask)
+    except BatchError as error:
+        search = shared.batches.search
+        if search is None or search.is_hopeless(Batch(b"", 1, 0)):
+            raise
+        search.found += 1
+        await write_errors(shared, item, (FailedRecord(0, error),))
+        failed = 1
+    size = reader.size or 0
     if item.size is None:
-        shared.reports.sized(attempt.size)
+        shared.reports.sized(size)
     shared.reports.answered(1)
-    return ObjectResult(attempt.size, 1, 0)
+    return ObjectResult(size, 1, failed)
 
 
 class _Attempt:
     """One request with an object, and its answer as an output."""
 
-    def __init__(self, item: InputObject, shared: Shared, streams: Streams) -> None:
-        self._reader = ObjectReader(shared.store, item)
+    def __init__(
+        self, reader: ObjectReader, item: InputObject, shared: Shared, streams: Streams
+    ) -> None:
+        self._reader = reader
         self._item = item
         self._shared = shared
         self._streams = streams
-
-    @property
-    def size(self) -> int:
-        return self._reader.size or 0
 
     async def run(self, address: str) -> Answer:
         """Returns the answer, whose body is in the output after a success.
@@ -184,7 +166,7 @@ class _Exchange:
         """Raises NotStarted."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                connection = await open_connection(address, _connection_of_one_call, clock)
+                connection = await open_connection(address, connection_of_one_call, clock)
         except OSError as error:  # includes TimeoutError
             raise NotStarted("The container cannot be reached.") from error
         self._connection = connection
@@ -275,7 +257,3 @@ class _Exchange:
     def upstream_drained(self) -> None:
         self._is_full = False
         self._changed.set()
-
-
-def _connection_of_one_call() -> ClientConnection:
-    return ClientConnection(lambda connection: connection.transport.close(), lambda _: None)

@@ -168,6 +168,14 @@ def test_an_object_that_failed_with_an_earlier_runner_is_not_forgotten():
     assert step.job.failure_reason == "AlgorithmError: See job logs for more information"
 
 
+def test_keys_of_failed_objects_are_kept_for_data_capture_only():
+    message = FailedObject(key="k", error="ClientError", message="400")
+    capture = {"DataCaptureConfig": {"DestinationS3Uri": "s3://bucket/capture"}}
+    for members, failed in (({}, ()), (capture, ("k",))):
+        step = plan(active_transform(**STARTED, **members), runner=running(message))
+        assert (step.progress.failed_objects, step.progress.failed) == (1, failed)
+
+
 def test_runners_that_die_again_and_again_fail_the_job():
     job = active_transform(**STARTED)
     dying = RunnerFacts(deaths=MAX_RUNNER_DEATHS)

@@ -35,6 +35,14 @@ def test_numbers_may_be_text() -> None:
     assert read_parameters(answer) == expected
 
 
+def test_a_container_cannot_ask_for_any_number() -> None:
+    answer = LocalAnswer(200, b'{"MaxPayloadInMB": 101, "MaxConcurrentTransforms": 1000000000000}')
+    assert read_parameters(answer) == ContainerParameters(max_payload_mb=100, max_concurrent=1000)
+    digits = b"9" * 5000
+    answer = LocalAnswer(200, b'{"MaxPayloadInMB": "%b", "MaxConcurrentTransforms": ""}' % digits)
+    assert read_parameters(answer) == ContainerParameters()
+
+
 def test_the_job_comes_first() -> None:
     container = ContainerParameters(
         max_concurrent=2, max_payload_mb=3, batch_strategy="SingleRecord"

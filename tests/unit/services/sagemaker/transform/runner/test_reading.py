@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sagehen.frame.s3_client import S3Piece
 from sagehen.frame.s3_locations import Location
 from sagehen.services.sagemaker.transform.runner import reading
 from sagehen.services.sagemaker.transform.runner.errors import ObjectError
@@ -64,6 +65,21 @@ async def test_a_turn_is_given_back_when_reading_breaks_off(store: MemoryStore) 
     assert turns.locked()
     await pieces.aclose()
     assert not turns.locked()
+
+
+@pytest.mark.parametrize("returned", [b"", bytes(9), bytes(50)])
+async def test_a_range_of_another_size_fails(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, returned: bytes
+) -> None:
+    reader = an_object(store, bytes(50), 50)
+    await reader.first()
+
+    async def read(*_: object) -> S3Piece:
+        return S3Piece(returned, 50, "etag")
+
+    monkeypatch.setattr(store, "read", read)
+    with pytest.raises(ObjectError, match=f"{len(returned)} bytes came instead of 10 from byte 4"):
+        await anext(reader.rest())
 
 
 async def test_an_absent_object_fails(store: MemoryStore) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import io
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -118,6 +119,23 @@ async def test_a_refused_record_costs_its_object(job: TransformRun, store: Memor
         "[sagemaker logs]: in/data/b: bad row",
         "[sagemaker logs]: in/data/b: at 1",
     ]
+
+
+async def test_failed_objects_count_as_finished_up_to_a_key(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    for name in ("a", "b", "c"):
+        store.objects["in", f"data/{name}"] = name.encode()
+
+    async def refuse(payload: bytes) -> tuple[int, bytes]:
+        return 400, b""
+
+    await job.run(make_spec(), Container(refuse))
+
+    assert len(job.of(FailedObject)) == 3
+    last = job.of(Done)[-1]
+    assert (last.keys, last.through) == ((), "data/c")
+    assert len(job.of(Done)) <= 3
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -240,8 +258,7 @@ async def test_the_next_runner_does_the_rest(job: TransformRun, store: MemorySto
     settings = RunnerSettings(max_concurrent=1, max_payload_mb=6, batch_strategy="SingleRecord")
     spec = make_spec(
         done_through="data/b",
-        done=("data/d",),
-        failed=("data/e",),
+        done=("data/d", "data/e"),
         failed_error="ClientError",
         done_records=3,
         settings=settings,
@@ -327,6 +344,23 @@ async def test_uploads_of_an_earlier_runner_are_aborted_and_no_others(
 
     assert store.uploads.keys() == {other}
     assert UploadEnded(upload_id=own) in job.messages
+
+
+async def test_an_upload_that_cannot_be_aborted_is_not_forgotten(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.objects["in", "data/x"] = b"x"
+    uploads = tuple(
+        UploadBegun(bucket=bucket, key="results/x.out", upload_id=bucket) for bucket in ("a", "b")
+    )
+
+    async def refuse(bucket: str, key: str, upload_id: str) -> None:
+        code = {"a": "AccessDenied", "b": "NoSuchBucket"}[bucket]
+        raise S3Error(code, 403, "no")
+
+    monkeypatch.setattr(store, "abort_upload", refuse)
+    assert await job.run(make_spec(uploads=uploads), Container(upper)) == RunnerEnded()
+    assert job.of(UploadEnded) == [UploadEnded(upload_id="b")]
 
 
 async def test_failed_records_are_told_beside_the_output(
@@ -477,6 +511,42 @@ async def test_capture_writes_manifests(job: TransformRun, store: MemoryStore) -
         "to/input/2023/11/14/22": [{"prefix": "s3://in/data/"}, "a", "b"],
         "to/output/2023/11/14/22": [{"prefix": "s3://out/results/"}, "a.out"],
     }
+
+
+async def test_manifests_leave_out_what_failed_with_an_earlier_runner(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    for name in "ab":
+        store.objects["in", f"data/{name}"] = b"x"
+    spec = make_spec(
+        capture=Capture(uri="s3://out/to"),
+        done=("data/a", "data/b"),
+        failed=("data/b",),
+        failed_error="ClientError",
+    )
+    await job.run(spec, Container(upper))
+    manifests = [json.loads(data) for key, data in store.outputs().items() if "/output/" in key]
+    assert manifests == [[{"prefix": "s3://out/results/"}, "a.out"]]
+
+
+async def test_manifests_that_cannot_be_written_fail_the_job(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.objects["in", "data/a"] = b"a"
+    put = store.put
+
+    async def refuse(
+        bucket: str, key: str, body: Sequence[bytes], content_type: str | None = None
+    ) -> None:
+        if key.startswith("to/"):
+            raise S3Error("KeyTooLongError", 400, "Your key is too long")
+        await put(bucket, key, body, content_type)
+
+    monkeypatch.setattr(store, "put", refuse)
+    runner = job.start(make_spec(capture=Capture(uri="s3://out/to")), Container(upper))
+    ended = await asyncio.wait_for(runner.run(), 30)
+    assert ended.error == "ClientError"
+    assert "KeyTooLongError" in ended.message
 
 
 async def test_a_job_waits_for_its_first_instance(job: TransformRun, store: MemoryStore) -> None:
@@ -631,6 +701,17 @@ async def test_a_listing_that_breaks_off_fails_the_job(
     ended = await job.run(make_spec(), Container(upper))
     assert ended.error == "ClientError"
     assert "Access Denied" in ended.message
+
+
+async def test_a_listing_that_goes_wrong_ends_the_runner(
+    job: TransformRun, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def go_wrong(bucket: str, prefix: str, after: str = "") -> object:
+        raise ValueError("S3 left out Size.")
+
+    monkeypatch.setattr(store, "list_page", go_wrong)
+    with pytest.raises(ValueError, match="Size"):
+        await job.run(make_spec(), Container(upper))
 
 
 async def test_the_window_bounds_the_number_of_batches(

@@ -11,6 +11,7 @@ from sagehen.services.sagemaker.transform.runner_messages import (
     Done,
     FailedObject,
     InstanceAddress,
+    Progress,
     RunnerEnded,
 )
 from support.transform_runs import Container, MemoryStore, TransformRun, make_spec
@@ -168,6 +169,7 @@ async def test_a_server_error_is_tried_again_and_then_told(
     assert tries == 2
     error = b'{"record":0,"status":500,"message":"broken"}\n'
     assert store.outputs() == {"results/x.errors.jsonl": error}
+    assert job.of(Progress)[-1].records == sum(done.records for done in job.of(Done)) == 1
 
 
 async def test_a_stream_that_stops_times_out(job: TransformRun, store: MemoryStore) -> None:
