@@ -78,6 +78,11 @@ def test_a_body_may_come_in_pieces() -> None:
         ("id", JSON, b'[{"id": 7}, {}]'),
         ("id", JSON, b"[]"),
         ("id", JSON, b"{"),
+        ("id", JSON, b'{"id": "\xff"}'),
+        ("id", JSON, b'{"id": 7, "\xff": 1}'),
+        ("id", JSON, b'[{"id": 7}, {"id": "\xff"}]'),
+        ("id", LINES, b'{"id": 7, "\xff": 1}'),
+        ("0", CSV, b"\xff,1"),
         ("id", JSON, b'[{"id": 7}'),
         ("id", JSON, b""),
         ("id", JSON, b"[" * 100_000),
@@ -105,6 +110,23 @@ def test_the_rows_of_a_request_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(offline_answers, "MAX_ROWS", 3)
     assert answers().find(CSV, "", [b"7\n" * 3])
     assert answers().find(CSV, "", [b"7\n" * 4]) is None
+    assert answers().find(CSV, "", [b"7\n7\n7\n7"]) is None
+    assert answers("id").find(LINES, "", [b'{"id":7}\n' * 3])
+    assert answers("id").find(LINES, "", [b'{"id":7}\n' * 4]) is None
+    assert answers("id").find(JSON, "", [b'[{"id":7}\n,{"id":8}\n,\n{"id":7}\n]\n'])
+    assert answers("id").find(JSON, "", [b'[{"id":7},{"id":8},{"id":7},{"id":8}]']) is None
+
+
+@pytest.mark.parametrize(("key", "form"), [("0", CSV), ("id", LINES)])
+def test_megabytes_of_lines_are_not_looked_at(monkeypatch, key: str, form: str) -> None:
+    """They would hold up all other requests."""
+
+    def read(chunks):
+        raise AssertionError("The lines are read.")
+
+    monkeypatch.setattr(offline_answers, "lines", read)
+    monkeypatch.setattr(offline_answers, "csv_rows", read)
+    assert answers(key).find(form, "", [b"\n" * 2**20]) is None
 
 
 def test_the_bytes_of_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
