@@ -43,6 +43,7 @@ def test_rows_of_csv_get_lines(content_type: str, body: bytes, answer: bytes) ->
     [
         (JSON, b'{"id": 7, "x": 1}', (JSON.encode(), b'{"score":0.5}')),
         (JSON, b' [{"id": 8}, {"id": "7"}]', (JSON.encode(), b'[{"score":0.8},{"score":0.5}]')),
+        (JSON, b'[{"id": 8}]', (JSON.encode(), b'[{"score":0.8}]')),
         ("", b'{"id": "7"}', (JSON.encode(), b'{"score":0.5}')),
         (LINES, b'{"id": 7}\n', (LINES.encode(), b'{"score":0.5}\n')),
         (LINES, b'{"id":7}\n\n{"id":8}', (LINES.encode(), b'{"score":0.5}\n{"score":0.8}\n')),
