@@ -83,13 +83,9 @@ class StoreBuilds:
         for file in self._failures.keys() - required.keys():
             del self._failures[file]
         waiting = {family_of(file) for file in required if file not in routed.ready}
-        for file in self._ready.keys() - required.keys():
-            if file in routed.ready and family_of(file) not in waiting:
-                self._remove(file)
-        for file in self._unreadable - required.keys():
+        for file in (self._ready.keys() | self._unreadable) - required.keys():
             if family_of(file) not in waiting:
-                self._unreadable.discard(file)
-                self._unlink(file)
+                self._remove(file)
         for file, request in required.items():
             if not {file} & (self._ready.keys() | self._running.keys() | self._failures.keys()):
                 self._start(request)
@@ -154,10 +150,8 @@ class StoreBuilds:
             await self._clock.sleep(backoff.next_seconds())
 
     def _remove(self, file: str) -> None:
-        del self._ready[file]
-        self._unlink(file)
-
-    def _unlink(self, file: str) -> None:
+        self._ready.pop(file, None)
+        self._unreadable.discard(file)
         try:
             (self._folder / file).unlink(missing_ok=True)
         except OSError as error:
