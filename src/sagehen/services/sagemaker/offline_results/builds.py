@@ -87,7 +87,8 @@ class StoreBuilds:
             if family_of(file) not in waiting:
                 self._remove(file)
         for file, request in required.items():
-            if not {file} & (self._ready.keys() | self._running.keys() | self._failures.keys()):
+            is_known = file in self._ready or file in self._failures
+            if not is_known and not self.is_building(file):
                 self._start(request)
 
     async def run(self) -> None:
