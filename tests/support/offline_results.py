@@ -45,6 +45,8 @@ class MemoryBuilds:
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
+            for _ in range(5):
+                await asyncio.sleep(0)  # as a process is waited for
             self.cancelled += 1
             raise
         if self.reports:

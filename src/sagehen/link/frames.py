@@ -140,7 +140,8 @@ class FrameReader:
         """Returns the frames that are complete now; none after a fault."""
         if self.fault is not None:
             return []
-        rest, frames = self._rest, list[Frame]()
+        rest = self._rest
+        frames: list[Frame] = []
         if not rest:
             at = self._continue_data(data, frames) if self._data_left else 0
             at = self._cut(data, at, frames)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sagehen.base.errors import HomeError
-from sagehen.base.home import keeping_private, prepare_home
+from sagehen.base.home import Home, keeping_private, prepare_home
 
 
 def mode(path: Path) -> int:
@@ -71,3 +71,10 @@ def test_what_is_made_while_private_is_nobody_elses_and_the_mask_comes_back(
     (short_path / "later").touch()
     assert before == 0o022
     assert (mode(short_path / "made"), mode(short_path / "later")) == (0o600, 0o644)
+
+
+def test_isolated_code_cannot_read_what_others_computed_or_stored(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    private = {home.objects, home.offline_results, home.credentials, home.token, home.message_key}
+    assert private < set(home.hidden)
+    assert {home.instances, home.artifacts}.isdisjoint(home.hidden)

@@ -34,7 +34,8 @@ MAX_KEY_BYTES = 1024
 RowReader = Callable[[bytes], tuple[bytes, bytes]]
 """returns a row's key and answer; raises Invalid"""
 
-_NOT_JSON = (msgspec.DecodeError, RecursionError)
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""msgspec raises UnicodeDecodeError for strings and names that are not UTF-8"""
 _as_object = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _as_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _as_text = msgspec.json.Decoder(str).decode
@@ -53,12 +54,18 @@ def row_reader(results: OfflineResults) -> RowReader:
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yields lines without their ends. Raises Invalid for one of more than MAX_ROW_BYTES."""
+    for line in _newline_ended(chunks):
+        yield line[:-1] if line.endswith(b"\r") else line
+
+
+def _newline_ended(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields lines without their newlines; those that end with `\\r\\n` keep the return."""
     rest = b""
     for chunk in chunks:
         first, *others = chunk.split(b"\n")
         rest += first
         for other in others:
-            yield rest[:-1] if rest.endswith(b"\r") else rest
+            yield rest
             rest = other
         if len(rest) > MAX_ROW_BYTES:
             raise Invalid(f"it has more than {MAX_ROW_BYTES} bytes.")
@@ -70,16 +77,16 @@ def csv_rows(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yields rows, whose quoted fields may hold line ends. Raises Invalid."""
     open_row: list[bytes] = []
     size = 0
-    for line in lines(chunks):
+    for line in _newline_ended(chunks):
         # Quotes inside a quoted field are doubled: an odd number opens or closes one.
         is_odd = _QUOTE in line and line.count(_QUOTE) % 2 == 1
         if not open_row and not is_odd:
-            yield line
+            yield line[:-1] if line.endswith(b"\r") else line
             continue
         open_row.append(line)
         size += len(line)
         if is_odd and len(open_row) > 1:
-            yield b"\n".join(open_row)
+            yield b"\n".join(open_row).removesuffix(b"\r")
             open_row, size = [], 0
         elif size > MAX_ROW_BYTES:
             raise Invalid(f"it has more than {MAX_ROW_BYTES} bytes: is a quote not closed?")
@@ -157,7 +164,7 @@ def _column(fields: Sequence[bytes], column: int) -> bytes:
 
 
 def _field(fields: Sequence[bytes], column: int) -> bytes:
-    return _short(_column(fields, column))
+    return _checked_key(_column(fields, column))
 
 
 def _json_reader(path: Sequence[str], answer: str) -> RowReader:
@@ -204,15 +211,18 @@ def _scalar(raw: bytes | msgspec.Raw, path: Sequence[str]) -> bytes:
     value = bytes(raw)
     if value.startswith(_QUOTE):
         try:
-            return _short(_as_text(value).encode())
-        except msgspec.DecodeError as error:
+            return _checked_key(_as_text(value).encode())
+        except _NOT_JSON as error:
             raise Invalid(f"its field {'.'.join(path)} is not a string ({error}).") from error
     if value[:1] in _NUMBER_STARTS and value:
-        return _short(value)
+        return _checked_key(value)
     raise Invalid(f"its field {'.'.join(path)} is neither a string nor a number.")
 
 
-def _short(key: bytes) -> bytes:
+def _checked_key(key: bytes) -> bytes:
+    if not key:
+        # All rows whose key is missing would get the answer of one of them.
+        raise Invalid("its key is empty.")
     if len(key) > MAX_KEY_BYTES:
         raise Invalid(f"its key has {len(key)} bytes; at most {MAX_KEY_BYTES} are taken.")
     return key

@@ -5,6 +5,7 @@ memory, and a read of the disk where not. So the rows of a request are few.
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -21,7 +22,8 @@ __all__ = ["MAX_ROWS", "OfflineAnswer", "OfflineAnswers", "OfflineStores"]
 log = logging.getLogger(__name__)
 
 MAX_ROWS = 1000
-"""of a request, some 10 ms. Not a setting: other requests wait in that time"""
+"""of a request, some 10 ms. Not a setting: other requests wait in that time. Of text also the
+newlines, those of blank lines and in quotes included"""
 MAX_ANSWER_BYTES = 25 * 2**20
 """as of a container"""
 
@@ -33,6 +35,10 @@ JSON_LINES = b"application/jsonlines"
 class OfflineAnswer(NamedTuple):
     content_type: bytes
     body: bytes
+
+
+_ARRAY = re.compile(rb"\s*\[")
+_ARRAY_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
 
 
 class _Form(IntEnum):
@@ -70,7 +76,7 @@ class OfflineAnswers:
         form = _FORMS.get(_media_type(content_type))
         if form is None:
             form = _Form.CSV if isinstance(self._selector, int) else _Form.JSON_OBJECT
-        if form is _Form.JSON_OBJECT and body.lstrip()[:1] == b"[":
+        if form is _Form.JSON_OBJECT and _ARRAY.match(body):
             form = _Form.JSON_ARRAY
         result_type = self._result_type(form)
         if not _admits(accept, result_type):
@@ -109,18 +115,31 @@ class OfflineAnswers:
         if isinstance(selector, int):
             if form is not _Form.CSV:
                 raise Invalid("it has no columns.")
+            _check_lines(body)
             return (csv_key(row, selector) for row in csv_rows([body]) if row)
         if form is _Form.CSV:
             raise Invalid("it has no fields.")
         if form is _Form.JSON_ARRAY:
+            if not _ARRAY_OF_OBJECTS.match(body):
+                # Megabytes of numbers, as models take them, would take a second and a GiB.
+                raise Invalid("its first element has no fields.")
             return (json_key(row, selector) for row in json_values(body))
-        rows = lines([body]) if form is _Form.JSON_LINES else [body]
-        return (json_key(row, selector) for row in rows if row.strip())
+        if form is _Form.JSON_LINES:
+            _check_lines(body)
+            return (json_key(row, selector) for row in lines([body]) if row.strip())
+        return iter([json_key(body, selector)])
 
     def _result_type(self, form: _Form) -> bytes:
         if self._is_csv:
             return CSV
         return JSON if form in (_Form.JSON_OBJECT, _Form.JSON_ARRAY) else JSON_LINES
+
+
+def _check_lines(body: bytes) -> None:
+    """Looks at few lines: megabytes of blank ones would hold up the event loop for seconds."""
+    _, *others = body.split(b"\n", MAX_ROWS + 1)
+    if len(others) > MAX_ROWS:
+        raise Invalid(f"it has more than {MAX_ROWS} lines.")
 
 
 def _joined(result_type: bytes, form: _Form, answers: Sequence[bytes]) -> bytes:

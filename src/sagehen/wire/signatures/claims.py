@@ -20,7 +20,6 @@ from sagehen.wire.signatures import errors as refusals
 from sagehen.wire.signatures.signing import ALGORITHM
 
 __all__ = [
-    "ALGORITHM",
     "LONGEST_LINK_SECONDS",
     "Claim",
     "Link",

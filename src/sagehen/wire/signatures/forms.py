@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from sagehen.wire.errors import AwsError
 from sagehen.wire.scope import read_scope
 from sagehen.wire.signatures import errors as refusals
-from sagehen.wire.signatures.claims import ALGORITHM, basic_time
+from sagehen.wire.signatures.claims import basic_time
 from sagehen.wire.signatures.grants import KeyedHash, signing_key
+from sagehen.wire.signatures.signing import ALGORITHM
 from sagehen.wire.signatures.sigv4 import Verifier
 
 __all__ = ["missing_field", "verify_form"]

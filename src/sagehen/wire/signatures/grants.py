@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 from sagehen.wire.scope import RequestHead, Scope, error_family
 from sagehen.wire.signatures.canonical import is_plain_path
-from sagehen.wire.signatures.claims import ALGORITHM, Claim
-from sagehen.wire.signatures.signing import derive_key
+from sagehen.wire.signatures.claims import Claim
+from sagehen.wire.signatures.signing import ALGORITHM, derive_key
 
 __all__ = ["Grant", "KeyedHash", "signing_key"]
 

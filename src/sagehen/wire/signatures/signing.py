@@ -5,7 +5,7 @@ import hmac
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-__all__ = ["ALGORITHM", "Signer", "derive_key"]
+__all__ = ["ALGORITHM", "UNSIGNED_PAYLOAD", "Signer", "derive_key"]
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"

@@ -33,14 +33,13 @@ from sagehen.wire.signatures.claims import (
     read_link,
 )
 from sagehen.wire.signatures.grants import Grant
+from sagehen.wire.signatures.signing import UNSIGNED_PAYLOAD
 from sagehen.wire.signatures.sigv2 import verify_old_link
 
-__all__ = ["SKEW_SECONDS", "UNSIGNED_PAYLOAD", "Identity", "Verifier"]
+__all__ = ["SKEW_SECONDS", "Identity", "Verifier"]
 
 SKEW_SECONDS = 15 * 60
 """allowed difference between a request's date and our clock"""
-
-UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 
 _S3_PAYLOADS = re.compile(
     r"[0-9a-f]{64}|UNSIGNED-PAYLOAD|STREAMING-UNSIGNED-PAYLOAD-TRAILER"

@@ -1,6 +1,9 @@
 """What callers get whom no instance can answer: offline results where these know the key."""
 
 import asyncio
+import gc
+import os
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -182,3 +185,25 @@ async def test_a_new_store_answers_at_once(house, variant, offline):
     house.route(variant(offline_results=newer))
     house.clock.advance(1)
     assert (await house.invoke()).body == b"newer\n"
+
+
+def is_open(path: Path) -> bool:
+    links = Path("/proc/self/fd").iterdir()
+    return str(path) in [os.readlink(link) for link in links if link.is_symlink()]
+
+
+async def test_a_store_is_closed_with_its_variant(house, variant, offline):
+    """At once: the disk of a removed store is free only then."""
+    store = house.home.offline_results / offline.file
+    house.route(variant(offline_results=offline))
+    await house.start()
+    assert is_stored(await house.invoke())
+    assert is_open(store)
+    gc.disable()
+    try:
+        house.route(variant(name="Other"))
+        house.clock.advance(1)
+        assert (await house.invoke()).status == 503
+        assert not is_open(store)
+    finally:
+        gc.enable()

@@ -43,6 +43,7 @@ def test_rows_of_csv_get_lines(content_type: str, body: bytes, answer: bytes) ->
     [
         (JSON, b'{"id": 7, "x": 1}', (JSON.encode(), b'{"score":0.5}')),
         (JSON, b' [{"id": 8}, {"id": "7"}]', (JSON.encode(), b'[{"score":0.8},{"score":0.5}]')),
+        (JSON, b'\n[\r\n\t{"id": 8}]', (JSON.encode(), b'[{"score":0.8}]')),
         ("", b'{"id": "7"}', (JSON.encode(), b'{"score":0.5}')),
         (LINES, b'{"id": 7}\n', (LINES.encode(), b'{"score":0.5}\n')),
         (LINES, b'{"id":7}\n\n{"id":8}', (LINES.encode(), b'{"score":0.5}\n{"score":0.8}\n')),
@@ -78,6 +79,11 @@ def test_a_body_may_come_in_pieces() -> None:
         ("id", JSON, b'[{"id": 7}, {}]'),
         ("id", JSON, b"[]"),
         ("id", JSON, b"{"),
+        ("id", JSON, b'{"id": "\xff"}'),
+        ("id", JSON, b'{"id": 7, "\xff": 1}'),
+        ("id", JSON, b'[{"id": 7}, {"id": "\xff"}]'),
+        ("id", LINES, b'{"id": 7, "\xff": 1}'),
+        ("0", CSV, b"\xff,1"),
         ("id", JSON, b'[{"id": 7}'),
         ("id", JSON, b""),
         ("id", JSON, b"[" * 100_000),
@@ -105,12 +111,38 @@ def test_the_rows_of_a_request_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(offline_answers, "MAX_ROWS", 3)
     assert answers().find(CSV, "", [b"7\n" * 3])
     assert answers().find(CSV, "", [b"7\n" * 4]) is None
+    assert answers().find(CSV, "", [b"7\n7\n7\n7"]) is None
+    assert answers("id").find(LINES, "", [b'{"id":7}\n' * 3])
+    assert answers("id").find(LINES, "", [b'{"id":7}\n' * 4]) is None
+    assert answers("id").find(JSON, "", [b'[{"id":7}\n,{"id":8}\n,\n{"id":7}\n]\n'])
+    assert answers("id").find(JSON, "", [b'[{"id":7},{"id":8},{"id":7},{"id":8}]']) is None
+
+
+@pytest.mark.parametrize(("key", "form"), [("0", CSV), ("id", LINES)])
+def test_megabytes_of_lines_are_not_looked_at(monkeypatch, key: str, form: str) -> None:
+    """They would hold up all other requests."""
+
+    def read(chunks):
+        raise AssertionError("The lines are read.")
+
+    monkeypatch.setattr(offline_answers, "lines", read)
+    monkeypatch.setattr(offline_answers, "csv_rows", read)
+    assert answers(key).find(form, "", [b"\n" * 2**20]) is None
 
 
 def test_the_bytes_of_an_answer_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offline_answers, "MAX_ANSWER_BYTES", 6)
     assert answers().find(CSV, "", [b"7\n7"])
     assert answers().find(CSV, "", [b"7\n7\n7"]) is None
+
+
+def test_arrays_of_numbers_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(body):
+        raise AssertionError("The numbers are read.")
+
+    monkeypatch.setattr(offline_answers, "json_values", read)
+    assert answers("id").find(JSON, "", [b"[" + b"0," * 2**20 + b"0]"]) is None
+    assert answers("id").find(JSON, "", [b" [ [1, 2], [3, 4]]"]) is None
 
 
 def test_a_broken_store_has_no_answers_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
 """Signatures, with botocore's signers as the judge of what is right."""
 
 import hashlib
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
@@ -155,6 +156,23 @@ def test_the_same_request_is_right_again(verifier, signed):
     request = signed()
     first = verifier.verify(request, digest(b"{}"))
     assert verifier.verify(request, digest(b"{}")) == first
+
+
+def test_names_of_headers_may_have_percent_signs(verifier, as_received):
+    headers = {"X-100%": "a", "X-%s": "%d", "X-%%": "%"}
+    request = as_received(sign(SigV4Auth, request_of(headers=headers)), b"")
+    assert {name.lower() for name in headers} < request.headers.keys()
+    assert verifier.verify(request, digest(b"")).access_key == KEY
+    with pytest.raises(AwsError, match="signature"):
+        verifier.verify(replace(request, headers={**request.headers, "x-%s": "d"}), digest(b""))
+
+
+@pytest.mark.parametrize("letter", ["é", "0", "\u20ac"])
+def test_a_signature_of_other_letters_is_wrong(verifier, signed, letter):
+    request = signed()
+    head, _, _ = request.headers["authorization"].partition("Signature=")
+    request.headers["authorization"] = f"{head}Signature={letter * 64}"
+    assert refusal(verifier, request).code == "InvalidSignatureException"
 
 
 def test_headers_that_repeat_and_their_spaces(verifier, as_received):

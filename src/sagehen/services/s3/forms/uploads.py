@@ -40,7 +40,8 @@ from sagehen.wire.scope import Signing, signing_of
 from sagehen.wire.serialize import serialize_error
 from sagehen.wire.services import service
 from sagehen.wire.signatures.forms import missing_field, verify_form
-from sagehen.wire.signatures.sigv4 import UNSIGNED_PAYLOAD, Identity, Verifier
+from sagehen.wire.signatures.signing import UNSIGNED_PAYLOAD
+from sagehen.wire.signatures.sigv4 import Identity, Verifier
 
 __all__ = ["handle_form", "is_form"]
 

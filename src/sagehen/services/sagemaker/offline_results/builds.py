@@ -48,7 +48,10 @@ class StoreBuilds:
         self._folder = folder
         self._build = build
         self._clock = clock
-        self._ready = _scan(folder)
+        self._ready: dict[str, StoreInfo] = {}
+        self._unreadable: set[str] = set()
+        """There when this began; each is replaced by a new build, or removed if nobody needs it."""
+        self._scan()
         self._failures: dict[str, str] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(BUILDS_AT_ONCE)
@@ -80,11 +83,12 @@ class StoreBuilds:
         for file in self._failures.keys() - required.keys():
             del self._failures[file]
         waiting = {family_of(file) for file in required if file not in routed.ready}
-        for file in self._ready.keys() - required.keys():
-            if file in routed.ready and family_of(file) not in waiting:
+        for file in (self._ready.keys() | self._unreadable) - required.keys():
+            if family_of(file) not in waiting:
                 self._remove(file)
         for file, request in required.items():
-            if not {file} & (self._ready.keys() | self._running.keys() | self._failures.keys()):
+            is_known = file in self._ready or file in self._failures
+            if not is_known and not self.is_building(file):
                 self._start(request)
 
     async def run(self) -> None:
@@ -96,6 +100,19 @@ class StoreBuilds:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
+
+    def _scan(self) -> None:
+        """Finds the whole stores, and removes what builds that were killed have left."""
+        for path in sorted(self._folder.glob("*.db")):
+            try:
+                self._ready[path.name] = ResultStore(path).info
+            except StoreError as error:
+                # It stays: the disk may have failed for now, and its objects may be gone.
+                self._unreadable.add(path.name)
+                about = {"action": "scan_offline_results"}
+                log.warning("%s It is built again where an endpoint needs it.", error, extra=about)
+        for path in self._folder.glob("*.db.*"):
+            remove_drafts(path.with_suffix(""))
 
     def _start(self, request: StoreRequest) -> None:
         task = asyncio.create_task(self._build_until_ready(request))
@@ -120,6 +137,7 @@ class StoreBuilds:
                 )
             if report.info is not None:
                 self._failures.pop(file, None)
+                self._unreadable.discard(file)
                 self._ready[file] = report.info
                 _log_built(request, report.info)
                 return
@@ -133,26 +151,12 @@ class StoreBuilds:
             await self._clock.sleep(backoff.next_seconds())
 
     def _remove(self, file: str) -> None:
-        del self._ready[file]
+        self._ready.pop(file, None)
+        self._unreadable.discard(file)
         try:
             (self._folder / file).unlink(missing_ok=True)
         except OSError as error:
             log.warning("A store of offline results stays on the disk: %s", error)
-
-
-def _scan(folder: Path) -> dict[str, StoreInfo]:
-    """Returns the whole stores, and removes everything else that builds leave."""
-    ready: dict[str, StoreInfo] = {}
-    for path in sorted(folder.glob("*.db")):
-        try:
-            ready[path.name] = ResultStore(path).info
-        except StoreError as error:
-            path.unlink(missing_ok=True)
-            about = {"action": "scan_offline_results"}
-            log.warning("%s It is built again where an endpoint needs it.", error, extra=about)
-    for path in folder.glob("*.db.*"):
-        remove_drafts(path.with_suffix(""))
-    return ready
 
 
 def _log_built(request: StoreRequest, info: StoreInfo) -> None:

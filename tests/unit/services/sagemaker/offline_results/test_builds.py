@@ -158,7 +158,6 @@ async def test_builds_end_with_control(house) -> None:
 
 async def test_a_control_that_starts_finds_what_is_whole_and_removes_the_rest(house) -> None:
     write_store(house.folder / "d.a.0.db", [(b"7", b"1")], "f", 5.0)
-    (house.folder / "d.b.0.db").write_bytes(b"cut off")
     (house.folder / "d.c.0.db.new").write_bytes(b"half")
     (house.folder / "d.c.0.db.rows").write_bytes(b"half")
     house.open()
@@ -167,6 +166,36 @@ async def test_a_control_that_starts_finds_what_is_whole_and_removes_the_rest(ho
     await house.settle()
     assert house.memory.requests == []
     assert ResultStore(house.folder / "d.a.0.db").get(b"7") == b"1"
+
+
+async def test_a_store_that_cannot_be_read_stays_until_it_is_replaced_or_not_needed(house) -> None:
+    write_store(house.folder / "d.a.0.db", [(b"7", b"1")], "f", 5.0)
+    whole = (house.folder / "d.a.0.db").read_bytes()
+    (house.folder / "d.a.0.db").write_bytes(whole[:5000])
+    (house.folder / "d.b.0.db").write_bytes(b"of another format")
+    house.open()
+    assert (house.ready, house.files) == (set(), {"d.a.0.db", "d.b.0.db"})
+    house.memory.reports = [BuildReport(failure="Its objects are gone.", is_final=True)]
+    house.require("d.a.0.db")
+    await house.settle()
+    assert (house.ready, house.files) == (set(), {"d.a.0.db"})
+    house.require("d.a.1.db")
+    assert house.files == {"d.a.0.db"}, "the newer revision is not there yet"
+    await house.settle()
+    # The disk works again.
+    (house.folder / "d.a.0.db").write_bytes(whole)
+    house.open()
+    assert house.ready == {"d.a.0.db", "d.a.1.db"}
+
+
+async def test_a_new_build_replaces_a_store_that_cannot_be_read(house) -> None:
+    (house.folder / "d.a.0.db").write_bytes(b"cut off")
+    house.open()
+    house.require("d.a.0.db")
+    await house.settle()
+    assert house.ready == house.files == {"d.a.0.db"}
+    house.require("d.a.0.db")
+    assert ResultStore(house.folder / "d.a.0.db").get(b"7") == b"d.a.0.db"
 
 
 async def test_states_are_a_copy(house) -> None:

@@ -1,5 +1,6 @@
 """Parses the text formats of SageMaker's XGBoost container."""
 
+import re
 from array import array
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ LINES_AT_ONCE = 256
 """of CSV; their numbers stay in the processor's cache"""
 
 _read_numbers = msgspec.json.Decoder(list[float]).decode
+_NEGATIVE_ZERO = re.compile(rb"-0[^.eE]")
 _DELIMITERS = (b",", b"\t", b";", b"|", b" ", b":")
 _NAN = float("nan")
 
@@ -61,8 +63,11 @@ def _add_plain(lines: list[bytes], columns: int, cells: "array[float]") -> bool:
     nothing, if a cell is no number of JSON, or a row has not as many cells."""
     if any(line.count(b",") != columns - 1 for line in lines):
         return False
+    text = b"[%b]" % b",".join(lines)
+    if b"-0" in text and _NEGATIVE_ZERO.search(text):
+        return False  # JSON would read -0 as an integer, which has no sign
     try:
-        cells.fromlist(_read_numbers(b"[%b]" % b",".join(lines)))
+        cells.fromlist(_read_numbers(text))
     except msgspec.MsgspecError:
         return False
     return True

@@ -57,7 +57,7 @@ def divide_lines(batch: Batch, answer: bytes) -> list[tuple[Batch, bytes]]:
     """Divides a batch whose records are lines, and an answer with as many lines, or none."""
     payloads = _parts(batch.payload, batch.records)
     answers = _parts(answer, batch.records) if answer else [b""] * len(payloads)
-    if len(payloads) != len(answers):
+    if len(payloads) == 1 or len(payloads) != len(answers):
         return [(batch, answer)]
     parts = []
     for number, (payload, part) in enumerate(zip(payloads, answers, strict=True)):

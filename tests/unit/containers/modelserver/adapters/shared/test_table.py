@@ -66,11 +66,18 @@ def test_plain_numbers_are_read_like_others(rows):
         assert outcome(body) == quick
 
 
+@pytest.mark.parametrize("cell", ["-0", "-0 ", "-0\t", " -0\r", "-0.0", "-0e1", "-00"])
+@pytest.mark.parametrize("row", ["1,{}", "{},1"])
+def test_zero_keeps_its_sign(cell, row):
+    body = f"1,2\n{row.format(cell)}\n3,4".encode()
+    assert [math.copysign(1, number) for number in parse_csv(body).cells].count(-1) == 1
+
+
 def test_many_rows_are_read_the_quick_way():
     with patch.object(tables, "_numbers", None):
-        table = parse_csv(b"1.5,-2\r\n" * 1000)
+        table = parse_csv(b"1.5,-0.5\r\n" * 1000)
     assert (table.count, table.columns) == (1000, 2)
-    assert table.cells.tolist() == [1.5, -2] * 1000
+    assert table.cells.tolist() == [1.5, -0.5] * 1000
 
 
 def test_an_error_names_its_line():
