@@ -45,6 +45,8 @@ class RequestContext:
     seal: Callable[[Any], str]
     """Signs the `Envelope` of an SNS notice, and returns the message. Slow."""
     arrivals: MessageArrivals
+    autoscaling: Any = None
+    """The `Autoscaler`, which changes desired counts."""
     by_link: bool = False
     """unsigned: the request comes from a link in a message"""
 

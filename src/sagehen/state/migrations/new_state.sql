@@ -416,4 +416,70 @@ CREATE TABLE transform_progress (
 	updated_at DOUBLE NOT NULL, 
 	CONSTRAINT pk_transform_progress PRIMARY KEY (job_id)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0011');
+CREATE TABLE scalable_targets (
+	target_id VARCHAR(34) NOT NULL, 
+	resource_id VARCHAR(255) NOT NULL, 
+	dimension VARCHAR(64) NOT NULL, 
+	arn VARCHAR(256) NOT NULL, 
+	minimum INTEGER NOT NULL, 
+	maximum INTEGER NOT NULL, 
+	suspended JSON NOT NULL, 
+	created_at DOUBLE NOT NULL, 
+	adjusted_for VARCHAR(64), 
+	last_out JSON, 
+	last_in JSON, 
+	last_decision TEXT, 
+	decided_at DOUBLE, 
+	CONSTRAINT pk_scalable_targets PRIMARY KEY (target_id), 
+	CONSTRAINT uq_scalable_targets_resource_id UNIQUE (resource_id, dimension)
+);
+CREATE TABLE scaling_policies (
+	policy_id VARCHAR(36) NOT NULL, 
+	target_id VARCHAR(34) NOT NULL, 
+	name VARCHAR(256) NOT NULL, 
+	arn TEXT NOT NULL, 
+	policy_type VARCHAR(32) NOT NULL, 
+	configuration JSON NOT NULL, 
+	alarms JSON NOT NULL, 
+	created_at DOUBLE NOT NULL, 
+	breach JSON, 
+	CONSTRAINT pk_scaling_policies PRIMARY KEY (policy_id), 
+	CONSTRAINT uq_scaling_policies_target_id UNIQUE (target_id, name)
+);
+CREATE TABLE scheduled_actions (
+	action_id VARCHAR(36) NOT NULL, 
+	target_id VARCHAR(34) NOT NULL, 
+	name VARCHAR(256) NOT NULL, 
+	arn TEXT NOT NULL, 
+	schedule VARCHAR(1600) NOT NULL, 
+	timezone VARCHAR(64), 
+	starts_at DOUBLE, 
+	ends_at DOUBLE, 
+	minimum INTEGER, 
+	maximum INTEGER, 
+	created_at DOUBLE NOT NULL, 
+	next_at DOUBLE, 
+	ended_at DOUBLE, 
+	CONSTRAINT pk_scheduled_actions PRIMARY KEY (action_id), 
+	CONSTRAINT uq_scheduled_actions_target_id UNIQUE (target_id, name)
+);
+CREATE INDEX ix_scheduled_actions_next_at ON scheduled_actions (next_at);
+CREATE TABLE scaling_activities (
+	number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	activity_id VARCHAR(36) NOT NULL, 
+	resource_id VARCHAR(255) NOT NULL, 
+	dimension VARCHAR(64) NOT NULL, 
+	description TEXT NOT NULL, 
+	cause TEXT NOT NULL, 
+	started_at DOUBLE NOT NULL, 
+	ended_at DOUBLE, 
+	status VARCHAR(16) NOT NULL, 
+	message TEXT, 
+	not_scaled JSON, 
+	desired INTEGER, 
+	capacity INTEGER, 
+	"before" INTEGER
+);
+CREATE INDEX ix_scaling_activities_status ON scaling_activities (status);
+CREATE INDEX ix_scaling_activities_resource_id ON scaling_activities (resource_id, dimension, number);
+INSERT INTO alembic_version (version_num) VALUES ('0013');
