@@ -96,6 +96,8 @@ class Autoscaler:
             bound = "minimum" if desired == minimum else "maximum"
             cause = f"{bound} capacity was set to {desired}"
             self.change(connection, target, capacity, desired, cause, now)
+            reason = f"The {cause}."
+            target = msgspec.structs.replace(target, last_decision=reason, decided_at=now)
         return msgspec.structs.replace(target, adjusted_for=capacity.deployment)
 
     def end_activities(

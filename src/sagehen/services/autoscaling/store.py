@@ -1,5 +1,6 @@
 """SQL of Application Auto Scaling."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,6 +43,7 @@ __all__ = [
     "add_activity",
     "all_targets",
     "count",
+    "count_policies",
     "delete_action",
     "delete_policy",
     "delete_target",
@@ -149,6 +151,13 @@ def count(connection: Connection, table: Table, target_id: str | None = None) ->
 
 
 # Policies
+
+
+def count_policies(connection: Connection) -> Counter[str]:
+    """Returns the number of policies by target id."""
+    statement = select(_P.target_id, func.count()).group_by(_P.target_id)
+    rows_found = connection.execute(statement).all()
+    return Counter({row[0]: row[1] for row in rows_found})
 
 
 def find_policy(connection: Connection, target_id: str, name: str) -> PolicyRecord | None:
