@@ -1,4 +1,4 @@
-"""What alarms do to other services. `app` hands in how, since services do not import one another."""
+"""What alarms do to other services; `app` hands in how, as services do not import one another."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ PutEvent = Callable[[Connection, AlarmEvent], None]
 
 @dataclass(frozen=True, kw_only=True)
 class AlarmActions:
-    """Each runs in the transaction that writes the alarm: a kill loses no notice and repeats none."""
+    """Each runs in the transaction that writes the alarm: a kill loses and repeats no notice."""
 
     publish: Publish
     put_event: PutEvent
