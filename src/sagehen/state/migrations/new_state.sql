@@ -82,12 +82,6 @@ CREATE TABLE objects (
 	data BLOB, 
 	CONSTRAINT pk_objects PRIMARY KEY (bucket, "key")
 );
-CREATE TABLE tags (
-	arn VARCHAR(256) NOT NULL, 
-	"key" VARCHAR(128) NOT NULL, 
-	value VARCHAR(256) NOT NULL, 
-	CONSTRAINT pk_tags PRIMARY KEY (arn, "key")
-);
 CREATE TABLE uploads (
 	upload_id VARCHAR(64) NOT NULL, 
 	bucket VARCHAR(63) NOT NULL, 
@@ -415,6 +409,66 @@ CREATE TABLE transform_progress (
 	uploads JSON NOT NULL, 
 	updated_at DOUBLE NOT NULL, 
 	CONSTRAINT pk_transform_progress PRIMARY KEY (job_id)
+);
+CREATE TABLE alarms (
+	name VARCHAR(255) NOT NULL, 
+	kind VARCHAR(16) NOT NULL, 
+	arn VARCHAR(512) NOT NULL, 
+	definition JSON NOT NULL, 
+	actions_enabled BOOLEAN NOT NULL, 
+	created_at DOUBLE NOT NULL, 
+	configured_at DOUBLE NOT NULL, 
+	state VARCHAR(24) NOT NULL, 
+	reason TEXT NOT NULL, 
+	reason_data TEXT, 
+	updated_at DOUBLE NOT NULL, 
+	transitioned_at DOUBLE NOT NULL, 
+	evaluation_state VARCHAR(24), 
+	policies_invoked_at DOUBLE, 
+	policy_outcome TEXT, 
+	suppressed_by VARCHAR(16), 
+	suppressed_until DOUBLE, 
+	CONSTRAINT pk_alarms PRIMARY KEY (name)
+);
+CREATE INDEX ix_alarms_kind ON alarms (kind, name);
+CREATE INDEX ix_alarms_suppressed_until ON alarms (suppressed_until);
+CREATE TABLE alarm_children (
+	parent VARCHAR(255) NOT NULL, 
+	child VARCHAR(255) NOT NULL, 
+	is_suppressor BOOLEAN NOT NULL, 
+	CONSTRAINT pk_alarm_children PRIMARY KEY (parent, child, is_suppressor)
+);
+CREATE INDEX ix_alarm_children_child ON alarm_children (child);
+CREATE TABLE alarm_history (
+	item_id INTEGER NOT NULL, 
+	name VARCHAR(255) NOT NULL, 
+	kind VARCHAR(16) NOT NULL, 
+	happened_at DOUBLE NOT NULL, 
+	item_type VARCHAR(24) NOT NULL, 
+	summary TEXT NOT NULL, 
+	data TEXT NOT NULL, 
+	CONSTRAINT pk_alarm_history PRIMARY KEY (item_id)
+);
+CREATE INDEX ix_alarm_history_name ON alarm_history (name, item_id);
+CREATE INDEX ix_alarm_history_happened_at ON alarm_history (happened_at);
+CREATE TABLE fine_samples (
+	series_id INTEGER NOT NULL, 
+	slot INTEGER NOT NULL, 
+	count DOUBLE NOT NULL, 
+	sum DOUBLE NOT NULL, 
+	minimum DOUBLE NOT NULL, 
+	maximum DOUBLE NOT NULL, 
+	buckets BLOB, 
+	CONSTRAINT pk_fine_samples PRIMARY KEY (series_id, slot)
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE "tags" (
+	arn VARCHAR(512) NOT NULL, 
+	"key" VARCHAR(128) NOT NULL, 
+	value VARCHAR(256) NOT NULL, 
+	CONSTRAINT pk_tags PRIMARY KEY (arn, "key")
 );
 CREATE TABLE scalable_targets (
 	target_id VARCHAR(34) NOT NULL, 
