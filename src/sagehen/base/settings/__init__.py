@@ -17,6 +17,7 @@ from sagehen.base.settings.hosting import (
 )
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.base.settings.messaging import DeliverySettings, MailSettings, MessagingSettings
+from sagehen.base.settings.on_demand import OnDemandSettings
 from sagehen.base.settings.server import MetricSettings, ServerSettings, StorageSettings
 
 __all__ = ["Settings"]
@@ -31,6 +32,7 @@ class Settings(
     InvocationSettings,
     ConnectionSettings,
     AsynchronousSettings,
+    OnDemandSettings,
     MessagingSettings,
     DeliverySettings,
     MailSettings,

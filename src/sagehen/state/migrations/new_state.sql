@@ -38,7 +38,7 @@ CREATE TABLE endpoints (
 	failure_reason TEXT, 
 	current JSON, 
 	target JSON, 
-	last_deployment_config JSON, 
+	last_deployment_config JSON, running JSON, 
 	CONSTRAINT pk_endpoints PRIMARY KEY ("key")
 );
 CREATE INDEX ix_endpoints_created_at ON endpoints (created_at);
@@ -416,4 +416,4 @@ CREATE TABLE transform_progress (
 	updated_at DOUBLE NOT NULL, 
 	CONSTRAINT pk_transform_progress PRIMARY KEY (job_id)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0011');
+INSERT INTO alembic_version (version_num) VALUES ('0014');
