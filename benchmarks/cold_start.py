@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=300)
     arguments = parser.parse_args()
     with server_maker() as make:
-        server = make(serverless_idle_seconds=IDLE_SECONDS, gateways="2")
+        server = make(gates=False, serverless_idle_seconds=IDLE_SECONDS, gateways="2")
         rows, missing = measure(Bench(Deployer(server)), arguments.starts, arguments.calls)
     titles = (
         "framework", "cold p50 s", "p90 s", "worst s", "target s", "setup, mean s",
