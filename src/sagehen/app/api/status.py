@@ -141,7 +141,10 @@ def _endpoint(
         "queue": _queue(shown, snapshot.queues.get(endpoint.name)),
         "variants": [
             _variant(record, groups[shown.deployment_id, record.name], endpoint.name, snapshot)
-            | {"shadow": record is shown.shadow, "desired": desired[record.name]}
+            | {
+                "shadow": record is shown.shadow,
+                "desired": max(desired[record.name], (endpoint.running or {}).get(record.name, 0)),
+            }
             for record in shown.all_variants
         ]
         if shown

@@ -38,7 +38,7 @@ CREATE TABLE endpoints (
 	failure_reason TEXT, 
 	current JSON, 
 	target JSON, 
-	last_deployment_config JSON, 
+	last_deployment_config JSON, running JSON, 
 	CONSTRAINT pk_endpoints PRIMARY KEY ("key")
 );
 CREATE INDEX ix_endpoints_created_at ON endpoints (created_at);
@@ -536,4 +536,4 @@ CREATE TABLE scaling_activities (
 );
 CREATE INDEX ix_scaling_activities_status ON scaling_activities (status);
 CREATE INDEX ix_scaling_activities_resource_id ON scaling_activities (resource_id, dimension, number);
-INSERT INTO alembic_version (version_num) VALUES ('0013');
+INSERT INTO alembic_version (version_num) VALUES ('0014');
