@@ -81,8 +81,8 @@ class EvaluationPass:
         self._database = database
         self._lease = lease
         self._actions = actions
-        self._queries: dict[str, tuple[float, AlarmQueries]] = {}
-        """by name, with the time of the definition"""
+        self._queries: dict[str, AlarmQueries] = {}
+        """by name, kept while the definition stays: hashing a metric's name is slow"""
 
     def run(self, names: Collection[str] | None, now: float) -> Seen:
         """Evaluates the alarms of `names`, or all.
@@ -113,12 +113,9 @@ class EvaluationPass:
 
     def _queries_of(self, record: AlarmRecord) -> AlarmQueries:
         known = self._queries.get(record.name)
-        if known is None or known[0] != record.configured_at:
-            known = self._queries[record.name] = (
-                record.configured_at,
-                queries_of(record.definition),
-            )
-        return known[1]
+        if known is None or known.definition != record.definition:
+            known = self._queries[record.name] = queries_of(record.definition)
+        return known
 
     def _forget(self, records: Sequence[AlarmRecord]) -> None:
         names = {record.name for record in records}
@@ -171,7 +168,7 @@ class EvaluationPass:
             return changed
         if _policies_are_due(record, now):
             record = invoke_policies(connection, record, values, self._actions, now)
-        store.put(connection, record)
+        store.put_state(connection, record)
         return record
 
 
