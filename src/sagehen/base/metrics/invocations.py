@@ -48,7 +48,8 @@ INVOCATIONS = (
         None,
         MetricKind.GAUGE,
         "None",
-        "Requests that are worked on at once; the two metrics above have its extremes.",
+        "Requests that each instance works on at once; the two metrics above have the extremes of "
+        "all instances together.",
         _VARIANT,
     ),
     Metric(

@@ -158,9 +158,9 @@ def samples_of(counts: VariantCounts, of_container: bool) -> Iterator[Sample]:
         yield "ModelLoadingWaitTime", _evenly(counts.loading_wait_count, counts.loading_wait_sum)
 
 
-def concurrency(in_flight: InFlightTotals) -> Statistics:
-    """Returns the concurrency of the last ten seconds."""
-    return of_set(1, in_flight.now, in_flight.lowest, in_flight.highest)
+def concurrency(in_flight: InFlightTotals, instances: float) -> Statistics:
+    """Returns the concurrency of each of the instances in the last ten seconds."""
+    return _scaled(in_flight, 1 / instances)
 
 
 class ServerlessLimits(NamedTuple):

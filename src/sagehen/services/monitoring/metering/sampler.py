@@ -102,6 +102,8 @@ class Sampler:
         """of the last turn"""
         self._invoked: set[VariantKey] = set()
         """in that minute"""
+        self._instances: dict[VariantKey, float] = {}
+        """in the route of a variant, as of its last invocations"""
 
     def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
         """Returns recorded values and the last backlogs for Prometheus."""
@@ -164,14 +166,21 @@ class Sampler:
             dimensions = dimensions_of(key)
             if counts.invocations:
                 self._invoked.add((key.endpoint, key.variant))
+            if counts.invocations_per_instance and not key.container:
+                instances = counts.invocations / counts.invocations_per_instance
+                self._instances[key.endpoint, key.variant] = max(1.0, instances)
             for name, statistics in samples_of(counts, bool(key.container)):
                 self._recorder.put(name, dimensions, statistics)
         serverless = self._serverless()
         self._shares = []
-        for (endpoint, variant), presence in self._observations.present().items():
+        present = self._observations.present()
+        self._instances = {key: self._instances[key] for key in self._instances.keys() & present}
+        for (endpoint, variant), presence in present.items():
             dimensions = {"EndpointName": endpoint, "VariantName": variant}
+            # Each instance has a copy of the model, among which requests are shared out.
+            instances = self._instances.get((endpoint, variant), 1.0)
             self._recorder.put_fine(
-                "ConcurrentRequestsPerModel", dimensions, concurrency(presence.in_flight)
+                "ConcurrentRequestsPerModel", dimensions, concurrency(presence.in_flight, instances)
             )
             if (limits := serverless.get((endpoint, variant))) is not None:
                 for name, statistics in serverless_samples(presence.in_flight, limits):

@@ -205,6 +205,14 @@ def test_how_many_were_worked_on_at_once(world):
     assert world.numbers("ConcurrentRequestsPerModel") == (1, 2, 1, 9)
 
 
+def test_how_many_each_of_several_instances_worked_on(world):
+    """So target tracking by this metric has an end: it falls when instances are added."""
+    counts = {"Invocations": 10, "InvocationsPerInstance": 2.5}
+    world.report(ConcurrentRequestsPerModel={"now": 2, "lowest": 0, "highest": 8}, **counts)
+    world.turn()
+    assert world.numbers("ConcurrentRequestsPerModel") == (1, 0.5, 0, 2)
+
+
 def test_the_same_by_ten_seconds(world):
     for highest in (9, 5, 7):
         world.report(ConcurrentRequestsPerModel={"now": 2, "lowest": 1, "highest": highest})
