@@ -25,10 +25,9 @@ from sagehen.services.sagemaker.hosting.records import (
     InstanceRecord,
     VariantPlan,
 )
+from sagehen.services.sagemaker.job_tables import JobStage
 from sagehen.services.sagemaker.training import store as training_jobs
-from sagehen.services.sagemaker.training.records import JobStage
 from sagehen.services.sagemaker.transform import store as transform_jobs
-from sagehen.services.sagemaker.transform.job_records import TransformStage
 
 __all__ = [
     "JobCounts",
@@ -60,10 +59,10 @@ class ServiceStatus:
 
 
 def read_transform_counts(connection: Connection) -> JobCounts:
-    stages: Counter[TransformStage] = Counter()
+    stages: Counter[JobStage] = Counter()
     for (_, stage), count in transform_jobs.counts(connection).items():
         stages[stage] += count
-    return JobCounts(stages[TransformStage.ACTIVE], stages[TransformStage.WAITING])
+    return JobCounts(stages[JobStage.ACTIVE], stages[JobStage.WAITING])
 
 
 def read_job_counts(

@@ -398,7 +398,6 @@ CREATE TABLE transform_progress (
 	job_id VARCHAR(32) NOT NULL, 
 	done_through TEXT, 
 	done JSON NOT NULL, 
-	failed JSON NOT NULL, 
 	failed_objects BIGINT NOT NULL, 
 	failed_error VARCHAR(32), 
 	objects BIGINT NOT NULL, 
@@ -412,8 +411,12 @@ CREATE TABLE transform_progress (
 	max_concurrent INTEGER, 
 	max_payload_mb INTEGER, 
 	batch_strategy VARCHAR(16), 
-	uploads JSON NOT NULL, 
 	updated_at DOUBLE NOT NULL, 
 	CONSTRAINT pk_transform_progress PRIMARY KEY (job_id)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0011');
+CREATE TABLE transform_failed_objects (
+	job_id VARCHAR(32) NOT NULL, 
+	"key" TEXT NOT NULL, 
+	CONSTRAINT pk_transform_failed_objects PRIMARY KEY (job_id, "key")
+);
+INSERT INTO alembic_version (version_num) VALUES ('0015');

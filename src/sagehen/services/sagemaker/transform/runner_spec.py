@@ -1,6 +1,6 @@
 """Makes the first message to a new runner of a job."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
@@ -17,14 +17,19 @@ _CLIENT_DEFAULTS = {"InvocationsTimeoutInSeconds": 600, "InvocationsMaxRetries":
 
 
 def make_runner_spec(
-    job: TransformJobRecord, progress: TransformProgress, s3: S3Access
+    job: TransformJobRecord,
+    progress: TransformProgress,
+    s3: S3Access,
+    failed: Iterable[str] = (),
 ) -> RunnerSpec:
+    """`failed`: keys of objects without output, if the job captures data."""
     definition = job.definition
     data_input, output = definition["TransformInput"], definition["TransformOutput"]
     source = data_input["DataSource"]["S3DataSource"]
     client = {**_CLIENT_DEFAULTS, **definition.get("ModelClientConfig", {})}
     processing = definition.get("DataProcessing", {})
     return RunnerSpec(
+        job_id=job.job_id,
         job_name=job.name,
         job_arn=job.arn,
         s3=s3,
@@ -49,12 +54,11 @@ def make_runner_spec(
         options=job.options,
         done_through=progress.done_through,
         done=progress.done,
-        failed=progress.failed,
+        failed=tuple(failed),
         failed_error=progress.failed_error,
         done_records=progress.done_records,
         failed_records=progress.failed_records,
         settings=_settings(progress),
-        uploads=progress.uploads,
     )
 
 

@@ -15,36 +15,33 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    cast,
-    func,
     select,
 )
 
-from sagehen.frame.named_records import NamedTable
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformJobRecord,
-    TransformProgress,
-    TransformStage,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.job_tables import JobStage, JobTable
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.state import rows
 from sagehen.state.database import notify
 from sagehen.state.rows import METADATA
 
 __all__ = [
+    "FAILED_OBJECTS",
     "PROGRESS",
     "TRANSFORMS_CHANGED",
     "TRANSFORM_JOBS",
     "active",
+    "add_failed_objects",
     "count_up_to",
     "counts",
+    "ended_ids",
+    "failed_objects",
+    "forget_failed_objects",
     "get",
     "get_for_update",
     "insert",
     "list_page",
     "next_waiting",
     "progress_of",
-    "progress_with_uploads",
     "save",
     "save_progress",
     "update",
@@ -53,7 +50,7 @@ __all__ = [
 TRANSFORMS_CHANGED = "transform-jobs"
 """The database event for job operations."""
 
-TRANSFORM_JOBS = NamedTable(
+TRANSFORM_JOBS = JobTable(
     Table(
         "transform_jobs",
         METADATA,
@@ -83,7 +80,6 @@ PROGRESS = Table(
     Column("job_id", String(32), primary_key=True),
     Column("done_through", Text),
     Column("done", JSON(none_as_null=True), nullable=False),
-    Column("failed", JSON(none_as_null=True), nullable=False),
     Column("failed_objects", BigInteger, nullable=False),
     Column("failed_error", String(32)),
     Column("objects", BigInteger, nullable=False),
@@ -97,13 +93,21 @@ PROGRESS = Table(
     Column("max_concurrent", Integer),
     Column("max_payload_mb", Integer),
     Column("batch_strategy", String(16)),
-    Column("uploads", JSON(none_as_null=True), nullable=False),
     Column("updated_at", Double, nullable=False),
+)
+
+FAILED_OBJECTS = Table(
+    "transform_failed_objects",
+    METADATA,
+    Column("job_id", String(32), primary_key=True),
+    Column("key", Text, primary_key=True),
 )
 
 get = TRANSFORM_JOBS.get
 get_for_update = TRANSFORM_JOBS.get_for_update
 list_page = TRANSFORM_JOBS.list_page
+count_up_to = TRANSFORM_JOBS.count_up_to
+counts = TRANSFORM_JOBS.counts
 
 _COLUMNS = TRANSFORM_JOBS.table.c
 _OLDEST_FIRST = (_COLUMNS.created_at, _COLUMNS.key)
@@ -130,29 +134,12 @@ def save(connection: Connection, record: TransformJobRecord) -> None:
     TRANSFORM_JOBS.update(connection, record)
 
 
-def count_up_to(connection: Connection, limit: int, *stages: TransformStage) -> int:
-    """Counts no further than `limit`."""
-    keys = select(_COLUMNS.key).where(_COLUMNS.stage.in_(stages)).limit(limit)
-    return connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
-
-
-def counts(connection: Connection) -> dict[tuple[TransformStatus, TransformStage], int]:
-    """Counts jobs that have not ended, by an index."""
-    columns = (_COLUMNS.status, _COLUMNS.stage)
-    going_on = _COLUMNS.status.in_([status for status in TransformStatus if not status.is_final])
-    statement = select(*columns, func.count()).where(going_on).group_by(*columns)
-    return {
-        (TransformStatus(status), TransformStage(stage)): count
-        for status, stage, count in connection.execute(statement)
-    }
-
-
 def active(connection: Connection, lock: bool = False) -> list[TransformJobRecord]:
     return rows.select_records(
         connection,
         TRANSFORM_JOBS.table,
         TransformJobRecord,
-        _COLUMNS.stage == TransformStage.ACTIVE,
+        _COLUMNS.stage == JobStage.ACTIVE,
         order=_OLDEST_FIRST,
         lock=lock,
     )
@@ -166,7 +153,7 @@ def next_waiting(
         connection,
         TRANSFORM_JOBS.table,
         TransformJobRecord,
-        _COLUMNS.stage == TransformStage.WAITING,
+        _COLUMNS.stage == JobStage.WAITING,
         order=_OLDEST_FIRST,
         limit=limit,
         lock=lock,
@@ -183,16 +170,30 @@ def progress_of(connection: Connection, job_ids: Iterable[str]) -> dict[str, Tra
     return {record.job_id: record for record in records}
 
 
-def progress_with_uploads(connection: Connection) -> list[TransformProgress]:
-    """Returns the progress of ended jobs whose uploads have not ended. Reads all jobs."""
-    ended = select(_COLUMNS.job_id).where(_COLUMNS.stage == TransformStage.ENDED)
-    return rows.select_records(
-        connection,
-        PROGRESS,
-        TransformProgress,
-        PROGRESS.c.job_id.in_(ended),
-        cast(PROGRESS.c.uploads, Text) != "[]",
+def ended_ids(connection: Connection, job_ids: Iterable[str]) -> set[str]:
+    """Returns those of jobs that have ended. Unknown jobs are none."""
+    statement = select(_COLUMNS.job_id).where(
+        _COLUMNS.job_id.in_(list(job_ids)), _COLUMNS.stage == JobStage.ENDED
     )
+    return set(connection.execute(statement).scalars())
+
+
+def add_failed_objects(connection: Connection, job_id: str, keys: Iterable[str]) -> None:
+    """A key may be there already: the object failed twice."""
+    values = [{"job_id": job_id, "key": key} for key in keys]
+    if values:
+        statement = rows.upsert(connection, FAILED_OBJECTS).on_conflict_do_nothing()
+        connection.execute(statement, values)
+
+
+def failed_objects(connection: Connection, job_id: str) -> list[str]:
+    """Returns their keys."""
+    statement = select(FAILED_OBJECTS.c.key).where(FAILED_OBJECTS.c.job_id == job_id)
+    return list(connection.execute(statement).scalars())
+
+
+def forget_failed_objects(connection: Connection, job_id: str) -> None:
+    rows.delete_where(connection, FAILED_OBJECTS, FAILED_OBJECTS.c.job_id == job_id)
 
 
 def save_progress(connection: Connection, progress: TransformProgress) -> None:

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from sagehen.services.sagemaker.transform.job_records import TransformProgress, TransformStatus
+from sagehen.services.sagemaker.job_tables import JobStatus
+from sagehen.services.sagemaker.transform.job_records import TransformProgress
 from sagehen.services.sagemaker.transform.progress import absorb, describe_progress
 from sagehen.services.sagemaker.transform.runner_messages import (
     Done,
@@ -12,8 +13,6 @@ from sagehen.services.sagemaker.transform.runner_messages import (
     RunnerEnded,
     RunnerLog,
     RunnerSettings,
-    UploadBegun,
-    UploadEnded,
 )
 from support.transform_jobs import BEGAN, active_transform, done
 
@@ -62,20 +61,8 @@ def test_a_failed_object_is_finished_and_the_first_error_stays():
     messages = [failed("b"), failed("c", "AlgorithmError"), done("a", through="c")]
     after = absorb(NEW, messages, BEGAN)
     assert (after.failed_objects, after.failed_error) == (2, "ClientError")
-    assert (after.done, after.failed) == ((), ())
+    assert after.done == ()
     assert absorb(NEW, messages[:1], BEGAN).done == ("b",)
-
-
-def test_keys_of_failed_objects_are_kept_on_request():
-    after = absorb(NEW, [failed("b")], BEGAN, keeps_failed_keys=True)
-    after = absorb(after, [failed("c"), done("a", through="c")], BEGAN, keeps_failed_keys=True)
-    assert (after.failed, after.done) == (("b", "c"), ())
-
-
-def test_uploads_are_known_until_they_have_ended():
-    first, second = (UploadBegun(bucket="b", key=key, upload_id=key) for key in "kl")
-    after = absorb(NEW, [first, second, UploadEnded(upload_id="k")], BEGAN)
-    assert after.uploads == (second,)
 
 
 def test_the_resolved_settings_and_counts_are_kept():
@@ -113,7 +100,7 @@ def test_the_time_left_is_unknown_before_the_listing_ends_or_anything_is_done(ca
 
 def test_an_ended_job_has_its_own_duration():
     progress = msgspec.structs.replace(NEW, records=30, input_bytes=10, is_listed=True)
-    body = shown(progress, now=BEGAN + 9999, ended_at=BEGAN + 13, status=TransformStatus.COMPLETED)
+    body = shown(progress, now=BEGAN + 9999, ended_at=BEGAN + 13, status=JobStatus.COMPLETED)
     assert (body["running_seconds"], body["records_per_second"]) == (3.0, 10.0)
     assert body["seconds_left"] is None
 

@@ -17,12 +17,9 @@ from sagehen.frame.container_specs import (
     InstanceState,
 )
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports, Retry
+from sagehen.services.sagemaker.job_tables import JobStatus
 from sagehen.services.sagemaker.transform import status
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformJobRecord,
-    TransformProgress,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.services.sagemaker.transform.progress import RunnerMessage, absorb
 from sagehen.services.sagemaker.transform.runner_messages import InstanceAddress, RunnerEnded
 
@@ -105,13 +102,8 @@ def instance_ids(job: TransformJobRecord) -> list[str]:
 
 def plan_job(facts: Facts) -> JobStep:
     """Plans a job's next step; repeated, this ends with the job."""
-    progress = absorb(
-        facts.progress,
-        facts.runner.messages,
-        facts.now,
-        keeps_failed_keys="DataCaptureConfig" in facts.job.definition,
-    )
-    if facts.job.status is TransformStatus.STOPPING:
+    progress = absorb(facts.progress, facts.runner.messages, facts.now)
+    if facts.job.status is JobStatus.STOPPING:
         return _plan_stop(facts, progress)
     ended = _ended(facts, progress)
     if ended is not None:
