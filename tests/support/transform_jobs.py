@@ -99,7 +99,13 @@ class MemoryRunner:
         self.spec: RunnerSpec | None = None
         self.instances: tuple[InstanceAddress, ...] = ()
 
-    async def start(self, command: Sequence[str], spec: RunnerSpec) -> None:
+    @property
+    def has_job(self) -> bool:
+        return self.spec is not None
+
+    async def start(self, command: Sequence[str]) -> None: ...
+
+    def begin(self, spec: RunnerSpec) -> None:
         self.spec = spec
 
     def set_instances(self, instances: tuple[InstanceAddress, ...]) -> None:

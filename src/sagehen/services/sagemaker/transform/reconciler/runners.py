@@ -109,7 +109,7 @@ class Runners:
             runner.note_progress()
             self._bury(job_id, runner)
             facts[job_id] = RunnerFacts(
-                is_running=runner.process is not None,
+                is_running=runner.process is not None and runner.process.has_job,
                 deaths=runner.deaths,
                 messages=runner.unstored,
             )
@@ -149,11 +149,15 @@ class Runners:
 
     async def _perform_one(self, job_id: str, step: JobStep) -> None:
         runner = self._jobs.get(job_id)
-        if step.runner is RunnerAction.RUN:
+        if step.runner in (RunnerAction.PREPARE, RunnerAction.RUN):
             runner = self._jobs.setdefault(job_id, _JobRunner())
             if runner.process is None and self._clock.monotonic() >= runner.starts_at:
-                await self._start(runner, step)
+                await self._start(runner, step.job)
         if runner is None or runner.process is None:
+            return
+        if step.runner is RunnerAction.RUN and not runner.process.has_job:
+            await self._begin(runner.process, step)
+        if not runner.process.has_job:
             return
         if step.runner is RunnerAction.STOP:
             runner.is_stopping = True
@@ -161,14 +165,21 @@ class Runners:
         elif step.instances is not None:
             runner.process.set_instances(step.instances)
 
-    async def _start(self, runner: _JobRunner, step: JobStep) -> None:
-        process = self._make_process(self._on_change)
+    async def _begin(self, process: RunnerProcess, step: JobStep) -> None:
         try:
             spec = await in_thread(lambda: self._make_spec(step.job, step.progress))
-            await process.start(self._command(), spec)
         except AWAY as error:
+            log.warning("The runner of %s has to wait: %s", step.job.name, error)
+            return
+        process.begin(spec)
+
+    async def _start(self, runner: _JobRunner, job: TransformJobRecord) -> None:
+        process = self._make_process(self._on_change)
+        try:
+            await process.start(self._command())
+        except OSError as error:
             # A lack of memory, descriptors or processes may pass.
-            log.warning("A runner of %s cannot be started: %s", step.job.name, error)
+            log.warning("A runner of %s cannot be started: %s", job.name, error)
             self._note_death(runner)
             return
         runner.process = process

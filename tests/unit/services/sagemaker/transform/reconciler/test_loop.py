@@ -107,6 +107,32 @@ async def test_a_job_from_its_creation_to_its_end(control):
         assert runner.killed
 
 
+async def test_a_runner_starts_with_the_instances_and_gets_its_job_when_they_serve(control):
+    control.agent.starts_at_once = False
+    async with control.running():
+        control.insert(waiting_transform())
+        await control.until(lambda: control.agent.states and control.runners)
+        assert (control.runners[0].spec, control.runners[0].instances) == (None, ())
+        control.clock.advance(5)
+        control.agent.set(instance_ids(control.get())[0], InstanceState.IN_SERVICE)
+        runner = await control.runner()
+        await control.until(lambda: runner.instances)
+        assert runner.spec.started_at == control.get().started_at == control.clock.now()
+
+
+async def test_stop_does_not_wait_for_a_runner_without_a_job(control):
+    control.agent.starts_at_once = False
+    async with control.running():
+        control.insert(waiting_transform())
+        await control.until(lambda: control.runners)
+        with control.database.write() as connection:
+            job = transform_jobs.get_for_update(connection, "job")
+            transform_jobs.update(connection, request_stop(job, control.clock.now()))
+        await control.until(lambda: control.status() is TransformStatus.STOPPED)
+        await control.until(lambda: control.runners[0].killed)
+        assert not control.runners[0].stopping
+
+
 async def test_the_next_runner_knows_what_is_done(control):
     async with control.running():
         control.insert(waiting_transform())

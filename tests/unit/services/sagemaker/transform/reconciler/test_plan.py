@@ -44,13 +44,15 @@ def running(*messages, deaths=0):
     return RunnerFacts(is_running=True, messages=messages, deaths=deaths)
 
 
-def test_all_instances_are_asked_for_and_no_runner_yet():
+def test_all_instances_are_asked_for_and_a_runner_waits_for_them():
     job = active_transform(instances=2)
     step = plan(job)
     assert [spec.instance_id for spec in step.start] == instance_ids(job)
     assert {spec.owner for spec in step.start} == {InstanceOwner.TRANSFORM_JOB}
     assert step.start[0].containers == job.containers
-    assert (step.runner, step.job) == (RunnerAction.KEEP, job)
+    assert (step.runner, step.job) == (RunnerAction.PREPARE, job)
+    assert plan(job, STARTS, STARTS).runner is RunnerAction.PREPARE
+    assert plan(job, away=True).runner is RunnerAction.KEEP
 
 
 def test_ids_are_the_job_s_own_and_the_same_each_time():
