@@ -58,6 +58,9 @@ class ArnMaker:
     def event_bus(self, name: str) -> str:
         return self._arn("events", f"event-bus/{name}")
 
+    def alarm(self, name: str) -> str:
+        return self._arn("cloudwatch", f"alarm:{name}")
+
     def log_group(self, name: str) -> str:
         """Returns the form without `:*`, as in `logGroupArn`."""
         return self._arn("logs", f"log-group:{name}")

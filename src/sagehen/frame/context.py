@@ -45,6 +45,8 @@ class RequestContext:
     seal: Callable[[Any], str]
     """Signs the `Envelope` of an SNS notice, and returns the message. Slow."""
     arrivals: MessageArrivals
+    alarms: Any = None
+    """CloudWatch's `AlarmChanges`"""
     by_link: bool = False
     """unsigned: the request comes from a link in a message"""
 

@@ -145,6 +145,15 @@ class Statistics:
         copied.merge(self)
         return copied
 
+    def distribution(self) -> list[tuple[float, float]] | None:
+        """Returns values, within 1 %, and their counts in ascending order; None if unknown."""
+        if self.buckets is None:
+            return None
+        return [
+            (min(max(_value(bucket), self.minimum), self.maximum), self.buckets[bucket])
+            for bucket in sorted(self.buckets)
+        ]
+
     def percentile(self, percent: float) -> float | None:
         """Returns the least value that `percent` of all did not exceed, within 1 %.
 

@@ -28,7 +28,7 @@ MAX_TAGS = 50
 TAGS = Table(
     "tags",
     METADATA,
-    Column("arn", String(256), primary_key=True),
+    Column("arn", String(512), primary_key=True),
     Column("key", String(128), primary_key=True),
     Column("value", String(256), nullable=False),
 )

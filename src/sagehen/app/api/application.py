@@ -36,7 +36,8 @@ from sagehen.services.messaging.events import operations as eventbridge
 from sagehen.services.messaging.sns import operations as sns
 from sagehen.services.messaging.sns.confirmation import LINKED, looks_like_link
 from sagehen.services.messaging.sqs import operations as sqs
-from sagehen.services.monitoring.cloudwatch.operations import OPERATIONS as CLOUDWATCH
+from sagehen.services.monitoring.alarms import operations as alarms
+from sagehen.services.monitoring.cloudwatch import operations as cloudwatch
 from sagehen.services.monitoring.logs import operations as cloudwatch_logs
 from sagehen.services.s3.app import handle
 from sagehen.services.s3.forms.uploads import handle_form, is_form
@@ -258,7 +259,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 OPERATIONS: Mapping[str, Mapping[str, Operation | AsyncOperation]] = {
-    "cloudwatch": CLOUDWATCH,
+    "cloudwatch": {**cloudwatch.OPERATIONS, **alarms.OPERATIONS},
     "events": eventbridge.OPERATIONS,
     "iam": iam.OPERATIONS,
     "logs": cloudwatch_logs.OPERATIONS,

@@ -14,7 +14,7 @@ from sagehen.app.api.application import OPERATIONS, Application
 from sagehen.app.api.own_paths import OwnPaths
 from sagehen.app.offline_results import StoreBuilder
 from sagehen.app.roles.common import Start, run, serve_on, start_role
-from sagehen.app.roles.control_services import Inference, Notices
+from sagehen.app.roles.control_services import Alarms, Inference, Notices, no_scaling_policies
 from sagehen.base.clock import SYSTEM
 from sagehen.base.concurrency import in_thread
 from sagehen.base.credentials import load_credentials, load_token
@@ -84,6 +84,7 @@ class _Control:
         self._builds.on_change = self._loop.hint
         self._dispatcher.on_idle = self._loop.hint
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
+        self._alarms = Alarms(settings, self._database, holder, no_scaling_policies)
         self._observations = Observations(SYSTEM)
         self._sampler = Sampler(
             settings,
@@ -214,6 +215,7 @@ class _Control:
             hint=self._loop.hint,
             seal=self.notices.seal,
             arrivals=self.notices.arrivals,
+            alarms=self._alarms.changes,
         )
 
     def duties(self) -> list[Coroutine[Any, Any, object]]:
@@ -225,6 +227,7 @@ class _Control:
             self._dispatcher.run(),
             self._sampler.run(),
             *self.notices.duties(),
+            *self._alarms.duties(),
             *self.inference.duties(),
             Sweeps(self._writes, SYSTEM, history).run(),
             keep_sweeping(self._sweep_files, SWEEP_FILES_SECONDS, SYSTEM, "files of objects"),

@@ -1,7 +1,9 @@
 """Assembles control's parts for messaging and for inference services."""
 
 import random
+import uuid
 from collections.abc import Coroutine, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -24,6 +26,8 @@ from sagehen.services.inference_service.services import Services
 from sagehen.services.inference_service.slots import Slots
 from sagehen.services.inference_service.sweeps import Housekeeping, InferenceSweeps
 from sagehen.services.messaging.events.deliveries import resolve_target
+from sagehen.services.messaging.events.event_store import put_event
+from sagehen.services.messaging.events.records import Event
 from sagehen.services.messaging.outbox.deliverer import Deliverer, send_with
 from sagehen.services.messaging.outbox.destinations import Resolve
 from sagehen.services.messaging.outbox.http import HttpSender
@@ -31,12 +35,24 @@ from sagehen.services.messaging.outbox.limits import ConcurrencyLimits
 from sagehen.services.messaging.outbox.mail import MailSender
 from sagehen.services.messaging.outbox.outbox import Outbox
 from sagehen.services.messaging.outbox.store import DELIVERIES_DUE
+from sagehen.services.messaging.sns import topic_store
 from sagehen.services.messaging.sns.deliveries import SubscriptionResolver
 from sagehen.services.messaging.sns.envelopes import Links, seal
+from sagehen.services.messaging.sns.records import Notice
 from sagehen.services.messaging.sns.signing import load_signer
 from sagehen.services.messaging.sqs.arrivals import Arrivals
 from sagehen.services.messaging.sqs.message_store import MESSAGES_SENT
 from sagehen.services.messaging.sweeps import TopicSweeps
+from sagehen.services.monitoring.alarms.actions import (
+    AlarmActions,
+    AlarmEvent,
+    Notification,
+    PolicyInvoker,
+    PolicyTrigger,
+)
+from sagehen.services.monitoring.alarms.configuration import AlarmChanges
+from sagehen.services.monitoring.alarms.loop import AlarmLoop
+from sagehen.services.monitoring.alarms.managed import ManagedAlarms
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.creation import create_training_job_row
@@ -46,7 +62,57 @@ from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
 from sagehen.state.leases import HeldLease
 
-__all__ = ["Inference", "Notices"]
+__all__ = ["Alarms", "Inference", "Notices", "no_scaling_policies"]
+
+
+class Alarms:
+    """CloudWatch's alarms, and what they do to other services."""
+
+    def __init__(
+        self, settings: Settings, database: Database, holder: str, invoke_policy: PolicyInvoker
+    ) -> None:
+        arns = ArnMaker.of(settings)
+        actions = AlarmActions(
+            publish=_publish, put_event=partial(_put_event, arns), invoke_policy=invoke_policy
+        )
+        self.changes = AlarmChanges(arns=arns, actions=actions, max_alarms=settings.max_alarms)
+        self.managed = ManagedAlarms(self.changes)
+        self._loop = AlarmLoop(database, SYSTEM, holder, actions, settings.max_alarm_history_items)
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._loop.run()]
+
+
+def _publish(connection: Connection, notification: Notification) -> bool:
+    notice = Notice(
+        message_id=str(uuid.uuid4()),
+        topic_arn=notification.topic_arn,
+        subject=notification.subject,
+        message=notification.message,
+        published_at=notification.published_at,
+    )
+    return topic_store.publish(connection, notice)
+
+
+def _put_event(arns: ArnMaker, connection: Connection, event: AlarmEvent) -> None:
+    put_event(
+        connection,
+        Event(
+            event_id=str(uuid.uuid4()),
+            source="aws.cloudwatch",
+            detail_type=event.detail_type,
+            account=arns.account_id,
+            region=arns.region,
+            happened_at=event.happened_at,
+            resources=(event.alarm_arn,),
+            detail=event.detail,
+        ),
+    )
+
+
+def no_scaling_policies(_: Connection, trigger: PolicyTrigger, now: datetime) -> str | None:
+    """Fails each: there is no service of scaling policies yet."""
+    return f"There is no scaling policy with the ARN {trigger.action_arn}."
 
 
 class Notices:

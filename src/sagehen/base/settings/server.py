@@ -122,3 +122,12 @@ class MetricSettings(Section):
         gt=0,
         description="Samples of all metrics together; with more, they are kept for a shorter time.",
     )
+    max_alarms: int = Field(
+        5000, gt=0, description="CloudWatch alarms; more are refused with LimitExceeded."
+    )
+    max_alarm_history_items: int = Field(
+        500_000,
+        gt=0,
+        description="Items in the history of all alarms together, which is kept for 30 days; with "
+        "more, the oldest go.",
+    )

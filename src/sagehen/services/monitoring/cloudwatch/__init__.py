@@ -1,1 +1,1 @@
-"""CloudWatch's metrics, read and written; alarms are not supported."""
+"""CloudWatch's metrics, read and written."""

@@ -1,11 +1,8 @@
-"""GetMetricData: reads many metrics by page, with arithmetic over them."""
+"""GetMetricData: reads many metrics by page, with metric math over them."""
 
 import base64
 import binascii
-import math
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,126 +11,14 @@ from sqlalchemy import Connection
 
 from sagehen.base.errors import LimitExceeded
 from sagehen.frame.context import RequestContext
-from sagehen.frame.statistics import Series
 from sagehen.services.monitoring.cloudwatch.errors import invalid_token, over_limit, refused
-from sagehen.services.monitoring.cloudwatch.expressions import Points, evaluate
-from sagehen.services.monitoring.cloudwatch.metrics import (
-    STATISTICS,
-    Statistic,
-    is_percentile,
-    period_minutes,
-    read_dimensions,
-    value,
-    whole_second,
-)
-from sagehen.services.monitoring.cloudwatch.sample_reads import (
-    Window,
-    find,
-    read,
-    read_sketches,
-)
+from sagehen.services.monitoring.cloudwatch.expressions.evaluator import Evaluator
+from sagehen.services.monitoring.cloudwatch.expressions.values import Points
+from sagehen.services.monitoring.cloudwatch.metrics import value, whole_second
+from sagehen.services.monitoring.cloudwatch.queries import Query, read_queries
+from sagehen.services.monitoring.cloudwatch.sample_reads import Window, find, read
 
-__all__ = ["Query", "get_metric_data", "read_queries"]
-
-MAX_QUERIES = 500
-_ID = re.compile(r"[a-z][a-zA-Z0-9_]{0,254}")
-_NOWHERE = Series("", "", ())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Query:
-    """A query for a metric or an expression over other queries."""
-
-    id: str
-    label: str
-    is_returned: bool
-    period: int
-    """minutes"""
-    metric: Series = _NOWHERE
-    """its unit is ignored"""
-    unit: str | None = None
-    """None for values of any unit"""
-    statistic: Statistic = "Average"
-    expression: str | None = None
-
-    @property
-    def is_percentile(self) -> bool:
-        return self.statistic not in STATISTICS
-
-
-def read_queries(params: dict[str, Any]) -> list[Query]:
-    """Raises AwsError for invalid or too many queries."""
-    entries = params["MetricDataQueries"]
-    if len(entries) > MAX_QUERIES:
-        raise refused(
-            f"The collection MetricDataQueries must not have a size greater than {MAX_QUERIES}."
-        )
-    shortest = min(
-        (entry["MetricStat"]["Period"] // 60 for entry in entries if "MetricStat" in entry),
-        default=1,
-    )
-    for number, entry in enumerate(entries, 1):
-        if "MetricStat" not in entry and "Expression" not in entry:
-            # CloudWatch's own message ends with a newline, too.
-            raise refused(
-                f"The parameter MetricDataQueries.member.{number}.MetricStat is required.\n"
-            )
-    queries = [_query(entry, max(shortest, 1)) for entry in entries]
-    if len({query.id for query in queries}) < len(queries):
-        raise refused("The values for parameter id in MetricDataQueries are not unique.")
-    if not any(query.is_returned for query in queries):
-        raise refused("At least one query in MetricDataQueries must have ReturnData set to true.")
-    return queries
-
-
-def _query(entry: dict[str, Any], shortest: int) -> Query:
-    query_id = entry["Id"]
-    if not _ID.fullmatch(query_id):
-        raise refused(
-            f"The value {query_id[:64]} for parameter MetricDataQueries.Id is invalid: it begins "
-            "with a lowercase letter, and has letters, digits and underscores."
-        )
-    if "MetricStat" in entry and "Expression" in entry:
-        raise refused(
-            f"The query '{query_id}' must have either MetricStat or Expression, and not both."
-        )
-    if "Expression" in entry:
-        return Query(
-            id=query_id,
-            label=entry.get("Label", query_id),
-            is_returned=entry.get("ReturnData", True),
-            period=period_minutes(entry["Period"]) if "Period" in entry else shortest,
-            expression=entry["Expression"],
-        )
-    return _of_metric(query_id, entry)
-
-
-def _of_metric(query_id: str, entry: dict[str, Any]) -> Query:
-    metric_stat = entry["MetricStat"]
-    metric = metric_stat["Metric"]
-    for name in ("Namespace", "MetricName"):
-        if name not in metric:
-            raise refused(f"The query '{query_id}' must have MetricStat.Metric.{name}.")
-    if metric_stat["Stat"] not in STATISTICS and not is_percentile(metric_stat["Stat"]):
-        raise refused(
-            f"The value {metric_stat['Stat'][:64]} for parameter MetricDataQueries.MetricStat.Stat "
-            f"is invalid: Sagehen has {', '.join(STATISTICS)} and percentiles from p0 to p100."
-        )
-    path = f"MetricDataQueries.{query_id}.MetricStat.Metric.Dimensions"
-    return Query(
-        id=query_id,
-        label=entry.get("Label", metric["MetricName"]),
-        is_returned=entry.get("ReturnData", True),
-        period=period_minutes(metric_stat["Period"]),
-        metric=Series(
-            metric["Namespace"],
-            metric["MetricName"],
-            read_dimensions(metric.get("Dimensions", ()), path),
-        ),
-        unit=metric_stat.get("Unit"),
-        statistic=metric_stat["Stat"],
-    )
-
+__all__ = ["get_metric_data"]
 
 MAX_DATAPOINTS = 100_800
 MAX_POINTS_OF_EXPRESSIONS = 500_000
@@ -141,18 +26,18 @@ MAX_POINTS_OF_EXPRESSIONS = 500_000
 
 
 class _Cursor(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    """Where a page begins: the query, and the minute before."""
+    """Where a page begins: the query, and the second before."""
 
     query: int = 0
-    minute: int | None = None
+    second: int | None = None
 
 
 def get_metric_data(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Periods begin at the start time, in whole minutes."""
+    """Periods begin at the start time, in whole minutes or, if shorter, tens of seconds."""
     start, end = _range(params)
-    queries = read_queries(params)
+    queries = read_queries(params["MetricDataQueries"])
     with call.database.read() as connection:
-        reading = _Reading(connection, queries, start, end)
+        reading = _Reading(connection, start, end)
         if any(query.expression is not None for query in queries):
             return _unpaged(reading, queries, params)
         return _page(reading, queries, params)
@@ -164,76 +49,57 @@ def _range(params: dict[str, Any]) -> tuple[int, int]:
         raise refused("The parameter StartTime must not equal parameter EndTime.")
     if start > end:
         raise refused("The parameter EndTime must be greater than StartTime.")
-    return int(start.timestamp() // 60), math.ceil(end.timestamp() / 60)
+    return int(start.timestamp()), int(end.timestamp())
 
 
 class _Reading:
-    """Reads the points of each query at most once."""
+    """Reads the points of metrics in the requested time."""
 
-    def __init__(self, connection: Connection, queries: list[Query], start: int, end: int) -> None:
+    def __init__(self, connection: Connection, start: int, end: int) -> None:
         self._connection = connection
-        self._queries = {query.id: query for query in queries}
         self._start = start
         self._end = end
-        self._points: dict[str, Points] = {}
-        self._under_way: set[str] = set()
-
-    def points(self, query_id: str) -> Points:
-        """Raises AwsError for an unknown query or a cycle."""
-        if query_id in self._points:
-            return self._points[query_id]
-        query = self._queries.get(query_id)
-        if query is None:
-            raise refused(f"Error in expression: there is no query with the Id '{query_id[:64]}'.")
-        if query_id in self._under_way:
-            raise refused(f"Error in expression '{query_id}': it needs its own result.")
-        self._under_way.add(query_id)
-        self._points[query_id] = self._evaluate(query) if query.expression else self.read(query)
-        return self._points[query_id]
 
     def read(self, query: Query) -> Points:
-        """Reads without caching."""
-        window = Window(self._start, self._end, query.period)
+        """Raises AwsError."""
         numbers = find(self._connection, query.metric)
         ids = [series_id for unit, series_id in numbers.items() if query.unit in (None, unit)]
         if not ids:
             return {}
-        reading = read_sketches if query.is_percentile else read
+        window = self._window(query.period)
         try:
-            slots = reading(self._connection, ids, window)
+            slots = read(self._connection, ids, window, query.needs_distribution)
         except LimitExceeded as error:
             raise over_limit(f"{error} Ask for a shorter one.") from error
-        values = {slot: value(query.statistic, statistics) for slot, statistics in slots.items()}
-        return {
-            window.start + slot * window.period: number
-            for slot, number in values.items()
-            if number is not None
-        }
+        values = {start: value(query.statistic, found) for start, found in slots.items()}
+        return {start: number for start, number in sorted(values.items()) if number is not None}
 
-    def count(self) -> int:
+    def grid(self, period: int) -> range:
+        return range(*self._window(period))
+
+    def count(self, queries: Sequence[Query]) -> int:
         """Returns an upper bound of the number of points."""
-        minutes = self._end - self._start
-        return sum(-(-minutes // query.period) for query in self._queries.values())
+        return sum(len(self.grid(query.period)) for query in queries)
 
-    def _evaluate(self, query: Query) -> Points:
-        grid = range(self._start, self._end, query.period)
-        return evaluate(query.id, query.expression or "", self.points, self._of_metrics, grid)
-
-    def _of_metrics(self) -> list[Points]:
-        return [
-            self.points(query.id) for query in self._queries.values() if query.expression is None
-        ]
+    def _window(self, period: int) -> Window:
+        return Window.covering(self._start, self._end, period)
 
 
 def _unpaged(reading: _Reading, queries: list[Query], params: dict[str, Any]) -> dict[str, Any]:
-    if reading.count() > MAX_POINTS_OF_EXPRESSIONS:
+    count = reading.count(queries)
+    if count > MAX_POINTS_OF_EXPRESSIONS:
         raise refused(
-            f"The queries ask for {reading.count():,} datapoints; with expressions among them it "
-            f"can be {MAX_POINTS_OF_EXPRESSIONS:,}. Increase Period, or ask for a shorter time."
+            f"The queries ask for {count:,} datapoints; with expressions among them it can be "
+            f"{MAX_POINTS_OF_EXPRESSIONS:,}. Increase Period, or ask for a shorter time."
         )
     descending = _is_descending(params)
-    returned = [query for query in queries if query.is_returned]
-    results = [_result(query, _ordered(reading.points(query.id), descending)) for query in returned]
+    evaluator = Evaluator(queries, reading.read, reading.grid)
+    results = [
+        _result(query.id, series.label, _ordered(series.points, descending))
+        for query in queries
+        if query.is_returned
+        for series in evaluator.series(query)
+    ]
     if sum(len(result["Values"]) for result in results) > _limit(params):
         raise refused(
             "The result has more than MaxDatapoints datapoints, and with an expression it has no "
@@ -248,9 +114,9 @@ def _page(reading: _Reading, queries: list[Query], params: dict[str, Any]) -> di
     results = []
     for number, query in _from(cursor, queries):
         points = _ordered(reading.read(query), descending)
-        if number == cursor.query and cursor.minute is not None:
-            points = [point for point in points if _is_after(point[0], cursor.minute, descending)]
-        results.append(_result(query, points[:remaining]))
+        if number == cursor.query and cursor.second is not None:
+            points = [point for point in points if _is_after(point[0], cursor.second, descending)]
+        results.append(_result(query.id, query.label, points[:remaining]))
         if len(points) > remaining:
             results[-1]["StatusCode"] = "PartialData"
             last = points[remaining - 1][0] if remaining else None
@@ -267,19 +133,19 @@ def _from(cursor: _Cursor, queries: list[Query]) -> Iterator[tuple[int, Query]]:
             yield number, queries[number]
 
 
-def _is_after(minute: int, other: int, descending: bool) -> bool:
-    return minute < other if descending else minute > other
+def _is_after(second: int, other: int, descending: bool) -> bool:
+    return second < other if descending else second > other
 
 
 def _ordered(points: Points, descending: bool) -> list[tuple[int, float]]:
     return sorted(points.items(), reverse=descending)
 
 
-def _result(query: Query, points: list[tuple[int, float]]) -> dict[str, Any]:
+def _result(query_id: str, label: str, points: list[tuple[int, float]]) -> dict[str, Any]:
     return {
-        "Id": query.id,
-        "Label": query.label,
-        "Timestamps": [datetime.fromtimestamp(minute * 60, UTC) for minute, _ in points],
+        "Id": query_id,
+        "Label": label,
+        "Timestamps": [datetime.fromtimestamp(second, UTC) for second, _ in points],
         "Values": [number for _, number in points],
         "StatusCode": "Complete",
     }

@@ -1,27 +1,28 @@
 """Reads dimensions, periods and statistics of requests."""
 
-import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
 from sagehen.frame.statistics import Dimensions, Statistics
 from sagehen.services.monitoring.cloudwatch.errors import invalid
+from sagehen.services.monitoring.cloudwatch.extended_statistics import read_extended
 
 __all__ = [
+    "FINE_PERIODS",
     "STATISTICS",
     "Statistic",
-    "is_percentile",
-    "period_minutes",
+    "check_period",
+    "is_statistic",
     "read_dimensions",
     "value",
     "whole_second",
 ]
 
 Statistic = str
-"""`Average` and the like, or a percentile such as `p99.9`"""
+"""`Average` and the like, or an extended one such as `p99.9`"""
 
-STATISTICS: dict[Statistic, Callable[[Statistics], float]] = {
+STATISTICS: dict[Statistic, Callable[[Statistics], float | None]] = {
     "SampleCount": lambda seen: seen.count,
     "Average": lambda seen: seen.sum / seen.count,
     "Sum": lambda seen: seen.sum,
@@ -29,8 +30,9 @@ STATISTICS: dict[Statistic, Callable[[Statistics], float]] = {
     "Maximum": lambda seen: seen.maximum,
 }
 
-_PERCENTILE = re.compile(r"p(100(?:\.0+)?|[0-9]{1,2}(?:\.[0-9]{1,10})?)")
-_FINE_PERIODS = (1, 5, 10, 20, 30)
+FINE_PERIODS = (10, 20, 30)
+"""seconds, for which samples of ten seconds are kept"""
+_FINER_PERIODS = (1, 5)
 _LONGEST_PERIOD = 86_400 * 365
 
 
@@ -50,32 +52,30 @@ def read_dimensions(members: Iterable[dict[str, Any]], path: str) -> Dimensions:
     return tuple(sorted(dimensions.items()))
 
 
-def is_percentile(statistic: Statistic) -> bool:
-    return _PERCENTILE.fullmatch(statistic) is not None
+def is_statistic(name: str) -> bool:
+    return name in STATISTICS or read_extended(name) is not None
 
 
 def value(statistic: Statistic, statistics: Statistics) -> float | None:
-    """Returns None for percentiles of pre-aggregated sets and of negative values, as CloudWatch
-    does."""
-    compute = STATISTICS.get(statistic)
-    if compute is not None:
-        return compute(statistics)
-    return None if statistics.minimum < 0 else statistics.percentile(float(statistic[1:]))
+    """Returns None for extended statistics of pre-aggregated sets and of negative values, as
+    CloudWatch does."""
+    compute = STATISTICS.get(statistic) or read_extended(statistic)
+    return None if compute is None else compute(statistics)
 
 
-def period_minutes(seconds: int) -> int:
-    """Raises AwsError for a period that CloudWatch lacks or under a minute."""
-    if seconds in _FINE_PERIODS:
+def check_period(seconds: int) -> int:
+    """Raises AwsError for a period that CloudWatch lacks or under ten seconds."""
+    if seconds in _FINER_PERIODS:
         raise invalid(
-            f"The parameter Period must be a multiple of 60, not {seconds}: Sagehen keeps samples "
-            "by the minute."
+            f"The parameter Period must be 10, 20, 30 or a multiple of 60, not {seconds}: Sagehen "
+            "keeps no finer samples."
         )
-    if seconds % 60 or not 0 < seconds <= _LONGEST_PERIOD:
+    if seconds not in FINE_PERIODS and (seconds % 60 or not 0 < seconds <= _LONGEST_PERIOD):
         raise invalid(
-            "The parameter Period must be a multiple of 60 and at most a year: it is "
-            f"{seconds} seconds."
+            "The parameter Period must be 10, 20, 30 or a multiple of 60, and at most a year: it "
+            f"is {seconds} seconds."
         )
-    return seconds // 60
+    return seconds
 
 
 def whole_second(moment: datetime) -> datetime:

@@ -19,7 +19,12 @@ from sagehen.services.monitoring.cloudwatch.errors import (
 )
 from sagehen.services.monitoring.cloudwatch.metrics import read_dimensions
 from sagehen.services.monitoring.cloudwatch.sample_reads import MetricName, metrics
-from sagehen.services.monitoring.cloudwatch.sample_store import add
+from sagehen.services.monitoring.cloudwatch.sample_store import (
+    FINE_RETENTION_SECONDS,
+    MINUTES,
+    TENS,
+    add,
+)
 from sagehen.services.monitoring.cloudwatch.statistics import get_metric_statistics
 from sagehen.wire.errors import AwsError
 
@@ -118,13 +123,21 @@ def put_metric_data(call: RequestContext, params: dict[str, Any]) -> dict[str, A
     if len(data) > MAX_METRICS:
         raise invalid(f"The collection MetricData must not have a size greater than {MAX_METRICS}.")
     batch: dict[tuple[Series, int], Statistics] = {}
+    fine: dict[tuple[Series, int], Statistics] = {}
     for number, datum in enumerate(data, 1):
         path = f"MetricData.member.{number}"
-        series = _series(namespace, datum, path)
-        key = (series, _minute(call, datum, path))
-        batch.setdefault(key, Statistics()).merge(_statistics(datum, path))
+        series, second = _series(namespace, datum, path), _second(call, datum, path)
+        statistics = _statistics(datum, path)
+        key = (series, int(second // MINUTES.seconds))
+        batch.setdefault(key, Statistics()).merge(statistics)
+        is_fine = datum.get("StorageResolution", 60) == 1
+        if is_fine and second >= call.clock.now() - FINE_RETENTION_SECONDS:
+            key = (series, int(second // TENS.seconds))
+            fine.setdefault(key, Statistics()).merge(statistics)
     with call.database.write() as connection:
-        if add(connection, batch, call.settings.max_metric_series):
+        most_series = call.settings.max_metric_series
+        dropped = add(connection, batch, most_series)
+        if dropped or add(connection, fine, most_series, TENS):
             raise over_limit(
                 f"There are {call.settings.max_metric_series} series of metrics already, which is "
                 "the setting max_metric_series; series that get no values for long enough go."
@@ -142,18 +155,19 @@ def _series(namespace: str, datum: dict[str, Any], path: str) -> Series:
     return Series(namespace, name, dimensions, datum.get("Unit", "None"))
 
 
-def _minute(call: RequestContext, datum: dict[str, Any], path: str) -> int:
+def _second(call: RequestContext, datum: dict[str, Any], path: str) -> float:
+    """Returns seconds since the epoch."""
     now = call.clock.now()
     timestamp = datum.get("Timestamp")
     if timestamp is None:
-        return int(now // 60)
-    seconds = timestamp.timestamp()
+        return now
+    seconds: float = timestamp.timestamp()
     if not now - PAST_SECONDS <= seconds <= now + FUTURE_SECONDS:
         raise invalid(
             f"The parameter {path}.Timestamp must specify a time no more than two weeks in the "
             "past and no more than two hours in the future."
         )
-    return int(seconds // 60)
+    return seconds
 
 
 def _statistics(datum: dict[str, Any], path: str) -> Statistics:

@@ -1,8 +1,9 @@
-"""Tables of metric series and per-minute samples; writes, merges and prunes them."""
+"""Tables of metric series and their samples, by the minute and for some hours by ten seconds;
+writes, merges and prunes them."""
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import (
@@ -28,9 +29,14 @@ from sagehen.frame.statistics import Series, Statistics, of_set
 from sagehen.state.rows import METADATA, upsert
 
 __all__ = [
+    "FINE_RETENTION_SECONDS",
+    "FINE_SAMPLES",
+    "MINUTES",
     "SAMPLES",
     "SERIES",
+    "TENS",
     "Batch",
+    "Resolution",
     "add",
     "count_samples",
     "count_series",
@@ -71,30 +77,60 @@ SAMPLES = Table(
     # Clusters rows by series.
     sqlite_with_rowid=False,
 )
+FINE_SAMPLES = Table(
+    "fine_samples",
+    METADATA,
+    Column("series_id", _NUMBER, primary_key=True, autoincrement=False),
+    # Ten seconds since the epoch.
+    Column("slot", Integer, primary_key=True, autoincrement=False),
+    Column("count", Double, nullable=False),
+    Column("sum", Double, nullable=False),
+    Column("minimum", Double, nullable=False),
+    Column("maximum", Double, nullable=False),
+    Column("buckets", LargeBinary),
+    sqlite_with_rowid=False,
+)
 
+FINE_RETENTION_SECONDS = 3 * 3600
+"""as in CloudWatch"""
+
+
+class Resolution(NamedTuple):
+    """Samples of one length."""
+
+    seconds: int
+    table: Table
+    slot: Column[int]
+    """the sample's start, counted in `seconds` since the epoch"""
+
+
+MINUTES = Resolution(60, SAMPLES, SAMPLES.c.minute)
+TENS = Resolution(10, FINE_SAMPLES, FINE_SAMPLES.c.slot)
 
 Batch = Mapping[tuple[Series, int], Statistics]
-"""by series and minute since the epoch"""
+"""by series and slot of the resolution"""
 
 _CHUNK_SIZE = 500
 """values per statement, which databases limit"""
 _VALUE_COLUMNS = ("count", "sum", "minimum", "maximum", "buckets")
 
 
-def add(connection: Connection, batch: Batch, most_series: int) -> set[Series]:
+def add(
+    connection: Connection, batch: Batch, most_series: int, resolution: Resolution = MINUTES
+) -> set[Series]:
     """Merges a batch into the store; returns new series dropped beyond `most_series`."""
     ids = _ids(connection, {series for series, _ in batch}, most_series)
     merged: dict[tuple[int, int], Statistics] = {}
-    for (series, minute), statistics in batch.items():
+    for (series, slot), statistics in batch.items():
         if series in ids:
-            merged[ids[series], minute] = statistics.copy()
-    for key, stored in _stored(connection, merged):
+            merged[ids[series], slot] = statistics.copy()
+    for key, stored in _stored(connection, merged, resolution):
         merged[key].merge(stored)
     # A change of only a sum has no effect if its sample was never written.
     merged = {key: statistics for key, statistics in merged.items() if statistics.count}
     if merged:
-        _write(connection, merged)
-        _touch(connection, merged)
+        _write(connection, merged, resolution)
+        _touch(connection, merged, resolution)
     return {series for series, _ in batch if series not in ids}
 
 
@@ -107,10 +143,13 @@ def count_samples(connection: Connection) -> int:
     return connection.scalar(select(func.count()).select_from(SAMPLES)) or 0
 
 
-def prune(connection: Connection, before_minute: int, after: int, limit: int) -> int | None:
+def prune(
+    connection: Connection, before_minute: int, before_fine: int, after: int, limit: int
+) -> int | None:
     """Deletes old samples of the next series, and series with no newer ones.
 
     Args:
+        before_fine: slot of TENS before which its samples are deleted.
         after: what the last call returned; 0 to begin.
         limit: number of series.
 
@@ -120,12 +159,13 @@ def prune(connection: Connection, before_minute: int, after: int, limit: int) ->
     series_ids = connection.scalars(statement.order_by(SERIES.c.series_id).limit(limit)).all()
     if not series_ids:
         return None
-    connection.execute(
-        delete(SAMPLES).where(
-            SAMPLES.c.series_id == bindparam("of_series"), SAMPLES.c.minute < before_minute
-        ),
-        [{"of_series": number} for number in series_ids],
-    )
+    for resolution, before in ((MINUTES, before_minute), (TENS, before_fine)):
+        connection.execute(
+            delete(resolution.table).where(
+                resolution.table.c.series_id == bindparam("of_series"), resolution.slot < before
+            ),
+            [{"of_series": number} for number in series_ids],
+        )
     connection.execute(
         delete(SERIES).where(
             SERIES.c.series_id.in_(series_ids), SERIES.c.last_minute < before_minute
@@ -182,48 +222,53 @@ def _insert(connection: Connection, digest: str, series: Series) -> None:
 
 
 def _stored(
-    connection: Connection, keys: Iterable[tuple[int, int]]
+    connection: Connection, keys: Iterable[tuple[int, int]], resolution: Resolution
 ) -> Iterator[tuple[tuple[int, int], Statistics]]:
-    by_minute: dict[int, list[int]] = {}
+    by_slot: dict[int, list[int]] = {}
     by_series: dict[int, list[int]] = {}
-    for number, minute in keys:
-        by_minute.setdefault(minute, []).append(number)
-        by_series.setdefault(number, []).append(minute)
-    # Group by minute or by series, whichever needs fewer statements.
-    shared_column, other_column, groups = SAMPLES.c.minute, SAMPLES.c.series_id, by_minute
-    if len(by_series) < len(by_minute):
+    for number, slot in keys:
+        by_slot.setdefault(slot, []).append(number)
+        by_series.setdefault(number, []).append(slot)
+    # Group by slot or by series, whichever needs fewer statements.
+    series_id: Column[int] = resolution.table.c.series_id
+    shared_column, other_column, groups = resolution.slot, series_id, by_slot
+    if len(by_series) < len(by_slot):
         shared_column, other_column, groups = other_column, shared_column, by_series
     for shared, values in groups.items():
         for chunk in _chunks(values):
-            statement = select(SAMPLES).where(shared_column == shared, other_column.in_(chunk))
+            where = (shared_column == shared, other_column.in_(chunk))
+            statement = select(resolution.table).where(*where)
             for row in connection.execute(statement).mappings():
-                yield (row["series_id"], row["minute"]), statistics_of(row)
+                yield (row["series_id"], row[resolution.slot.name]), statistics_of(row)
 
 
-def _write(connection: Connection, merged: Mapping[tuple[int, int], Statistics]) -> None:
-    statement = upsert(connection, SAMPLES)
+def _write(
+    connection: Connection, merged: Mapping[tuple[int, int], Statistics], resolution: Resolution
+) -> None:
+    statement = upsert(connection, resolution.table)
     statement = statement.on_conflict_do_update(
-        index_elements=[SAMPLES.c.series_id, SAMPLES.c.minute],
+        index_elements=[resolution.table.c.series_id, resolution.slot],
         set_={name: statement.excluded[name] for name in _VALUE_COLUMNS},
     )
     rows = [
         {
             "series_id": number,
-            "minute": minute,
+            resolution.slot.name: slot,
             "count": statistics.count,
             "sum": statistics.sum,
             "minimum": statistics.minimum,
             "maximum": statistics.maximum,
             "buckets": _packed(statistics),
         }
-        for (number, minute), statistics in merged.items()
+        for (number, slot), statistics in merged.items()
     ]
     connection.execute(statement, rows)
 
 
-def _touch(connection: Connection, keys: Iterable[tuple[int, int]]) -> None:
+def _touch(connection: Connection, keys: Iterable[tuple[int, int]], resolution: Resolution) -> None:
     latest: dict[int, int] = {}
-    for number, minute in keys:
+    for number, slot in keys:
+        minute = slot * resolution.seconds // 60
         latest[number] = max(minute, latest.get(number, 0))
     by_minute: dict[int, list[int]] = {}
     for number, minute in latest.items():

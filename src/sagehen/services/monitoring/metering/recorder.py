@@ -12,7 +12,7 @@ from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
 from sagehen.base.metrics import CLOUDWATCH_DIMENSIONS, METRICS, Metric, MetricKind
 from sagehen.frame.statistics import Series, Statistics, as_dimensions, of_values
-from sagehen.services.monitoring.cloudwatch.sample_store import add
+from sagehen.services.monitoring.cloudwatch.sample_store import MINUTES, TENS, Resolution, add
 from sagehen.state.database import Database
 
 __all__ = ["Recorder"]
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 MAX_MINUTES = 60
 """minutes of unwritten values kept; older ones are dropped"""
+MAX_FINE_SLOTS = 60
+"""the same of ten seconds"""
 
 _Key = tuple[str, *tuple[tuple[str, str], ...]]
 """metric name, then dimensions as given"""
@@ -72,6 +74,8 @@ class Recorder:
         """in the current minute, as in `_put`"""
         self._put: _Values = {}
         self._unwritten: dict[int, _Values] = {}
+        self._fine: dict[int, _Values] = {}
+        """unwritten values of METRICS that are also kept by ten seconds, by slot"""
         self._readings: dict[tuple[_Key, str], _GaugeReadings] = {}
         """in the current minute, by gauge and source"""
         self._totals: _Values = {}
@@ -104,6 +108,18 @@ class Recorder:
             if current is not None:
                 current.merge(statistics)
 
+    def put_fine(self, name: str, dimensions: Mapping[str, str], statistics: Statistics) -> None:
+        """Like `put`, and keeps the values of each ten seconds for some hours, too."""
+        self.put(name, dimensions, statistics)
+        key: _Key = (name, *dimensions.items())
+        with self._lock:
+            values = self._fine.setdefault(int(self._clock.now() // TENS.seconds), {})
+            current = values.get(key)
+            if current is None and len(values) < self._most_series:
+                current = values[key] = Statistics()
+            if current is not None:
+                current.merge(statistics)
+
     def record_gauge(
         self,
         name: str,
@@ -133,16 +149,30 @@ class Recorder:
         with self._lock:
             self._turn()
             batches, self._unwritten = self._unwritten, {}
-        for minute in sorted(batches):
+            slot = int(self._clock.now() // TENS.seconds)
+            # Written once, when it is over.
+            fine = {number: values for number, values in self._fine.items() if number != slot}
+            self._fine = {number: self._fine[number] for number in self._fine.keys() - fine.keys()}
+        self._write_all(batches, self._unwritten, MINUTES, MAX_MINUTES)
+        self._write_all(fine, self._fine, TENS, MAX_FINE_SLOTS)
+
+    def _write_all(
+        self,
+        batches: dict[int, _Values],
+        unwritten: dict[int, _Values],
+        resolution: Resolution,
+        most: int,
+    ) -> None:
+        for slot in sorted(batches):
             try:
                 with self._database.write() as connection:
-                    dropped = self._write(connection, minute, batches[minute])
+                    dropped = self._write(connection, slot, batches[slot], resolution)
             except (SagehenError, SQLAlchemyError) as error:
                 log.warning(
                     "Samples of metrics cannot be written yet.",
-                    extra={"action": "flush", "minute": minute, "error": str(error)[:200]},
+                    extra={"action": "flush", "slot": slot, "error": str(error)[:200]},
                 )
-                self._keep_unwritten(minute, batches[minute])
+                self._keep_unwritten(unwritten, slot, batches[slot], most)
             else:
                 with self._lock:
                     self.dropped += dropped
@@ -199,18 +229,22 @@ class Recorder:
         statistics = values[key] = Statistics()
         return statistics
 
-    def _write(self, connection: Connection, minute: int, values: _Values) -> int:
+    def _write(
+        self, connection: Connection, slot: int, values: _Values, resolution: Resolution
+    ) -> int:
         batch: dict[tuple[Series, int], Statistics] = {}
         for key, statistics in values.items():
             series = _series(key[0], _with_variant(connection, key, self._first_variant))
-            batch.setdefault((series, minute), Statistics()).merge(statistics)
-        return len(add(connection, batch, self._most_series))
+            batch.setdefault((series, slot), Statistics()).merge(statistics)
+        return len(add(connection, batch, self._most_series, resolution))
 
-    def _keep_unwritten(self, minute: int, values: _Values) -> None:
+    def _keep_unwritten(
+        self, unwritten: dict[int, _Values], slot: int, values: _Values, most: int
+    ) -> None:
         with self._lock:
-            _merge(self._unwritten.setdefault(minute, {}), values)
-            while len(self._unwritten) > MAX_MINUTES:
-                self.dropped += len(self._unwritten.pop(min(self._unwritten)))
+            _merge(unwritten.setdefault(slot, {}), values)
+            while len(unwritten) > most:
+                self.dropped += len(unwritten.pop(min(unwritten)))
 
 
 def _merge(into: _Values, values: _Values) -> None:

@@ -12,7 +12,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
 from sagehen.base.settings import Settings
-from sagehen.services.monitoring.cloudwatch.sample_store import count_samples, prune
+from sagehen.services.monitoring.cloudwatch.sample_store import (
+    FINE_RETENTION_SECONDS,
+    TENS,
+    count_samples,
+    prune,
+)
 from sagehen.services.monitoring.metering.hosts import (
     HostSample,
     HostUsage,
@@ -124,7 +129,7 @@ class Sampler:
             for name, statistics in samples_of(counts, bool(key.container)):
                 self._recorder.put(name, dimensions, statistics)
         for (endpoint, variant), presence in self._observations.present().items():
-            self._recorder.put(
+            self._recorder.put_fine(
                 "ConcurrentRequestsPerModel",
                 {"EndpointName": endpoint, "VariantName": variant},
                 concurrency(presence.in_flight),
@@ -163,8 +168,10 @@ class Sampler:
         if share < 1:
             extra = {"action": "prune", "samples": count, "kept_share": round(share, 3)}
             log.warning("There are more samples of metrics than max_metric_samples.", extra=extra)
-        before = int((self._clock.now() - self._settings.metric_retention_seconds * share) // 60)
+        now = self._clock.now()
+        before = int((now - self._settings.metric_retention_seconds * share) // 60)
+        before_fine = int((now - FINE_RETENTION_SECONDS) // TENS.seconds)
         after: int | None = 0
         while after is not None:
             with self._database.write() as connection:
-                after = prune(connection, before, after, PRUNED_AT_ONCE)
+                after = prune(connection, before, before_fine, after, PRUNED_AT_ONCE)

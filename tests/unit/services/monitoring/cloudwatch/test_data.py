@@ -94,7 +94,7 @@ def test_an_expression_has_one_page(filled, monkeypatch):
             "The parameter MetricDataQueries.member.2.MetricStat is required.\n",
         ),
         (ask({**query(), "Expression": "1"}), "either MetricStat or Expression"),
-        (ask(query(Stat="tm90")), "Stat"),
+        (ask(query(Stat="tm900")), "Stat"),
         (ask(query(Metric={"Namespace": "n"})), "MetricName"),
         (ask(query(), MaxDatapoints=0), "MaxDatapoints"),
         (ask(query(), MaxDatapoints=100_801), "MaxDatapoints"),

@@ -4,8 +4,8 @@ import pytest
 
 from sagehen.frame.statistics import of_set, of_values
 from sagehen.services.monitoring.cloudwatch.metrics import (
-    is_percentile,
-    period_minutes,
+    check_period,
+    is_statistic,
     read_dimensions,
     value,
 )
@@ -34,22 +34,25 @@ def test_bad_dimensions_are_refused(dimensions: list[dict[str, str]], words: str
         read_dimensions(dimensions, "D")
 
 
-def test_periods_are_whole_minutes() -> None:
-    assert period_minutes(60) == 1
-    assert period_minutes(86_400) == 1440
-    for seconds in (0, 1, 30, 61, -60, 86_400 * 366):
-        with pytest.raises(AwsError, match="must be a multiple of 60"):
-            period_minutes(seconds)
+@pytest.mark.parametrize("seconds", [10, 20, 30, 60, 300, 86_400])
+def test_periods(seconds: int) -> None:
+    assert check_period(seconds) == seconds
 
 
-@pytest.mark.parametrize("text", ["p0", "p50", "p99.9", "p100", "p100.0"])
-def test_percentiles(text: str) -> None:
-    assert is_percentile(text)
+@pytest.mark.parametrize("seconds", [0, 1, 5, 15, 61, -60, 86_400 * 366])
+def test_what_is_no_period(seconds: int) -> None:
+    with pytest.raises(AwsError, match="must be 10, 20, 30 or a multiple of 60"):
+        check_period(seconds)
 
 
-@pytest.mark.parametrize("text", ["p", "p101", "P50", "tm90", "50", "p-1"])
-def test_what_is_no_percentile(text: str) -> None:
-    assert not is_percentile(text)
+@pytest.mark.parametrize("text", ["Sum", "p0", "p50", "p99.9", "p100", "p100.0", "tm90", "IQM"])
+def test_statistics(text: str) -> None:
+    assert is_statistic(text)
+
+
+@pytest.mark.parametrize("text", ["p", "p101", "P50", "sum", "50", "p-1"])
+def test_what_is_no_statistic(text: str) -> None:
+    assert not is_statistic(text)
 
 
 def test_values_of_statistics() -> None:

@@ -10,9 +10,10 @@ from sagehen.services.monitoring.cloudwatch.sample_reads import (
     find,
     metrics,
     read,
-    read_sketches,
+    read_each,
 )
 from sagehen.services.monitoring.cloudwatch.sample_store import (
+    TENS,
     add,
     count_samples,
     count_series,
@@ -35,27 +36,33 @@ def numbers(seen):
     return (seen.count, seen.sum, seen.minimum, seen.maximum)
 
 
-def slots(database, series, window, reading=read):
+def slots(database, series, window, distributions=False):
+    """By period, counted from the window's start; the window is in minutes."""
+    in_seconds = Window(*(60 * number for number in window))
     with database.read() as connection:
-        return reading(connection, list(find(connection, series).values()), window)
+        ids = list(find(connection, series).values())
+        found = read(connection, ids, in_seconds, distributions)
+    return {
+        (second - in_seconds.start) // in_seconds.period: seen for second, seen in found.items()
+    }
 
 
 def test_what_is_added_is_read_by_period(any_database):
     put(any_database, (LATENCY, 100, of_values({1.0: 2})), (LATENCY, 101, of_values({3.0: 1})))
     put(any_database, (LATENCY, 103, of_values({5.0: 1})), (ERRORS, 103, of_values({1.0: 1})))
-    for reading in (read, read_sketches):
-        found = slots(any_database, LATENCY, Window(100, 104, 2), reading)
+    for distributions in (False, True):
+        found = slots(any_database, LATENCY, Window(100, 104, 2), distributions)
         assert {place: numbers(seen) for place, seen in found.items()} == {
             0: (3, 5.0, 1.0, 3.0),
             1: (1, 5.0, 5.0, 5.0),
         }
-        assert slots(any_database, LATENCY, Window(102, 103, 1), reading) == {}
+        assert slots(any_database, LATENCY, Window(102, 103, 1), distributions) == {}
 
 
 def test_a_minute_is_written_again_and_merged(any_database):
     put(any_database, (LATENCY, 100, of_values({float(value): 1 for value in range(1, 51)})))
     put(any_database, (LATENCY, 100, of_values({float(value): 1 for value in range(51, 101)})))
-    (seen,) = slots(any_database, LATENCY, Window(100, 101, 1), read_sketches).values()
+    (seen,) = slots(any_database, LATENCY, Window(100, 101, 1), True).values()
     assert numbers(seen) == (100, 5050.0, 1.0, 100.0)
     assert seen.percentile(50) == pytest.approx(50, rel=0.02)
     assert seen.percentile(99) == pytest.approx(99, rel=0.02)
@@ -63,11 +70,11 @@ def test_a_minute_is_written_again_and_merged(any_database):
 
 def test_fractions_negatives_and_sets_come_back(any_database):
     put(any_database, (LATENCY, 1, of_values({-2.5: 1, 0.0: 2, 0.25: 1.5})))
-    (seen,) = slots(any_database, LATENCY, Window(1, 2, 1), read_sketches).values()
+    (seen,) = slots(any_database, LATENCY, Window(1, 2, 1), True).values()
     assert numbers(seen) == (4.5, -2.125, -2.5, 0.25)
     assert seen.percentile(0) == -2.5
     put(any_database, (LATENCY, 1, of_set(10, 50, 1, 9)))
-    (seen,) = slots(any_database, LATENCY, Window(1, 2, 1), read_sketches).values()
+    (seen,) = slots(any_database, LATENCY, Window(1, 2, 1), True).values()
     assert numbers(seen) == (14.5, 47.875, -2.5, 9)
     assert seen.percentile(50) is None
 
@@ -116,22 +123,22 @@ def test_what_is_old_goes_a_few_series_at_a_time(any_database):
     after, rounds = 0, 0
     while after is not None:
         with any_database.write() as connection:
-            after = prune(connection, 3, after, 2)
+            after = prune(connection, 3, 0, after, 2)
         rounds += 1
     assert rounds == 4
     with any_database.read() as connection:
         assert (count_samples(connection), count_series(connection)) == (6, 5)
     with any_database.write() as connection:
-        assert prune(connection, 9, 0, 100) is not None
+        assert prune(connection, 9, 0, 0, 100) is not None
         assert (count_samples(connection), count_series(connection)) == (1, 1)
 
 
 def test_not_more_sketches_are_read_than_fit(any_database, monkeypatch):
     monkeypatch.setattr(sample_reads, "MAX_SKETCHES", 2)
     put(any_database, *((LATENCY, minute, of_values({1.0: 1})) for minute in (1, 2, 3)))
-    assert len(slots(any_database, LATENCY, Window(1, 3, 1), read_sketches)) == 2
+    assert len(slots(any_database, LATENCY, Window(1, 3, 1), True)) == 2
     with pytest.raises(LimitExceeded):
-        slots(any_database, LATENCY, Window(1, 4, 1), read_sketches)
+        slots(any_database, LATENCY, Window(1, 4, 1), True)
 
 
 def test_very_long_names_are_names_too(any_database):
@@ -161,3 +168,56 @@ def test_many_minutes_of_one_series(any_database):
     found = slots(any_database, LATENCY, Window(0, 700, 1))
     assert {seen.count for seen in found.values()} == {2}
     assert len(found) == 700
+
+
+def put_fine(database, *given):
+    """`given`: (series, slot of ten seconds, statistics)."""
+    with database.write() as connection:
+        add(connection, {(one, slot): seen for one, slot, seen in given}, MOST, TENS)
+
+
+def fine(database, series, window, distributions=False):
+    with database.read() as connection:
+        ids = list(find(connection, series).values())
+        return read(connection, ids, window, distributions)
+
+
+@pytest.mark.parametrize("distributions", [False, True])
+def test_samples_of_ten_seconds(any_database, distributions):
+    put_fine(any_database, (LATENCY, 600, of_values({1.0: 2})), (LATENCY, 601, of_values({3.0: 1})))
+    put_fine(any_database, (LATENCY, 601, of_values({5.0: 1})), (LATENCY, 603, of_values({7.0: 1})))
+    found = fine(any_database, LATENCY, Window(6000, 6040, 10), distributions)
+    assert {second: numbers(seen) for second, seen in found.items()} == {
+        6000: (2, 2.0, 1.0, 1.0),
+        6010: (2, 8.0, 3.0, 5.0),
+        6030: (1, 7.0, 7.0, 7.0),
+    }
+    found = fine(any_database, LATENCY, Window(6000, 6040, 20), distributions)
+    assert {second: seen.sum for second, seen in found.items()} == {6000: 10.0, 6020: 7.0}
+
+
+@pytest.mark.parametrize("distributions", [False, True])
+def test_minutes_are_points_of_short_periods(any_database, distributions):
+    put(any_database, (LATENCY, 100, of_values({1.0: 2})), (LATENCY, 101, of_values({3.0: 1})))
+    found = fine(any_database, LATENCY, Window(5990, 6090, 10), distributions)
+    assert {second: seen.sum for second, seen in found.items()} == {6000: 2.0, 6060: 3.0}
+
+
+def test_fine_samples_go_sooner(any_database):
+    put(any_database, (LATENCY, 100, of_values({1.0: 1})))
+    put_fine(any_database, *((LATENCY, slot, of_values({1.0: 1})) for slot in (600, 605)))
+    with any_database.write() as connection:
+        prune(connection, 50, 603, 0, 100)
+    assert list(fine(any_database, LATENCY, Window(6000, 6060, 10))) == [6050]
+    assert len(slots(any_database, LATENCY, Window(100, 101, 1))) == 1
+
+
+def test_sketches_of_many_series_are_read_in_parts(any_database, monkeypatch):
+    """The limit is of one series: many alarms read many."""
+    monkeypatch.setattr(sample_reads, "MAX_SKETCHES", 4)
+    series = [Series("n", f"m{number}", ()) for number in range(5)]
+    put(any_database, *((one, minute, of_values({1.0: 1})) for one in series for minute in (1, 2)))
+    with any_database.read() as connection:
+        ids = [number for one in series for number in find(connection, one).values()]
+        found = read_each(connection, ids, Window(60, 180, 60), distributions=True)
+    assert {number: len(of_series) for number, of_series in found.items()} == dict.fromkeys(ids, 2)

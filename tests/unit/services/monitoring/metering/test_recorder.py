@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from sagehen.frame.statistics import Series, as_dimensions, of_values
-from sagehen.services.monitoring.cloudwatch.sample_reads import Window, find, read_sketches
+from sagehen.services.monitoring.cloudwatch.sample_reads import Window, find, read
 from sagehen.services.monitoring.metering import recorder as module
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
@@ -35,8 +35,8 @@ def written(database, name, unit="Count", namespace="AWS/SageMaker", **dimension
     series = Series(namespace, name, as_dimensions(dimensions or VARIANT), unit)
     with database.read() as connection:
         ids = [find(connection, series)[unit]] if find(connection, series) else []
-        found = read_sketches(connection, ids, Window(START, START + 1000, 1))
-    return {slot: (seen.count, seen.sum) for slot, seen in found.items()}
+        found = read(connection, ids, Window(START * 60, (START + 1000) * 60, 60), True)
+    return {second // 60 - START: (seen.count, seen.sum) for second, seen in found.items()}
 
 
 def test_values_are_added_up_by_the_minute(recorder, clock, database):

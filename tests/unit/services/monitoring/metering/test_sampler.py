@@ -15,7 +15,7 @@ from sagehen.services.monitoring.cloudwatch.sample_reads import (
     Window,
     find,
     metrics,
-    read_sketches,
+    read,
 )
 from sagehen.services.monitoring.cloudwatch.sample_store import count_samples, prune
 from sagehen.services.monitoring.metering import sampler as module
@@ -112,8 +112,9 @@ class World:
         series = Series(namespace, name, as_dimensions(dimensions), unit)
         with self.database.read() as connection:
             ids = list(find(connection, series).values())
-            found = read_sketches(connection, ids, Window(START, START + 10_000, 10_000))
-        return found[0] if found else None
+            window = Window(START * 60, (START + 10_000) * 60, 600_000)
+            found = read(connection, ids, window, True)
+        return found[window.start] if found else None
 
     def numbers(self, *args, **more):
         seen = self.seen(*args, **more)
@@ -290,7 +291,7 @@ def test_a_look_that_there_was_no_room_for_leaves_no_empty_sample(world):
     world.turn()
     assert world.recorder.dropped == 1
     with world.database.write() as connection:
-        prune(connection, START + 1, 0, 100)
+        prune(connection, START + 1, 0, 0, 100)
     for count in (None, 1):
         world.clock.seconds += 30
         world.turn()

@@ -1,0 +1,1 @@
+"""CloudWatch's alarms: definitions, evaluation, history and actions."""

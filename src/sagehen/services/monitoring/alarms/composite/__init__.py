@@ -1,0 +1,1 @@
+"""Composite alarms: their rules, their evaluation, and the suppression of their actions."""

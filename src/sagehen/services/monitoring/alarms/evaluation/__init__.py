@@ -1,0 +1,1 @@
+"""From datapoints to the state of a metric alarm; pure functions."""

@@ -1,0 +1,1 @@
+"""Metric math: expressions over time series, for GetMetricData and alarms."""
