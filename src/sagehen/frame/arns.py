@@ -68,6 +68,17 @@ class ArnMaker:
     def sqs(self, queue_name: str) -> str:
         return self._arn("sqs", queue_name)
 
+    def scalable_target(self, target_id: str) -> str:
+        return self._arn("application-autoscaling", f"scalable-target/{target_id}")
+
+    def scaling_policy(self, policy_id: str, resource_id: str, name: str) -> str:
+        resource = f"resource/sagemaker/{resource_id}:policyName/{name}"
+        return self._arn("autoscaling", f"scalingPolicy:{policy_id}:{resource}")
+
+    def scheduled_action(self, action_id: str, resource_id: str, name: str) -> str:
+        resource = f"resource/sagemaker/{resource_id}:scheduledActionName/{name}"
+        return self._arn("autoscaling", f"scheduledAction:{action_id}:{resource}")
+
     def role(self, name: str) -> str:
         return f"arn:{self.partition}:iam::{self.account_id}:role/{name}"
 

@@ -47,6 +47,8 @@ class RequestContext:
     arrivals: MessageArrivals
     alarms: Any = None
     """CloudWatch's `AlarmChanges`"""
+    autoscaling: Any = None
+    """The `Autoscaler`, which changes desired counts."""
     by_link: bool = False
     """unsigned: the request comes from a link in a message"""
 

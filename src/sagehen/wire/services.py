@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 SERVED = (
+    "application-autoscaling",
     "cloudwatch",
     "events",
     "iam",

@@ -31,6 +31,7 @@ from sagehen.frame.asgi import (
 )
 from sagehen.frame.context import AsyncOperation, Operation, RequestContext
 from sagehen.frame.own_paths.access import OwnSite
+from sagehen.services.autoscaling import operations as autoscaling
 from sagehen.services.identity import iam, sts
 from sagehen.services.messaging.events import operations as eventbridge
 from sagehen.services.messaging.sns import operations as sns
@@ -259,6 +260,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 OPERATIONS: Mapping[str, Mapping[str, Operation | AsyncOperation]] = {
+    "application-autoscaling": autoscaling.OPERATIONS,
     "cloudwatch": {**cloudwatch.OPERATIONS, **alarms.OPERATIONS},
     "events": eventbridge.OPERATIONS,
     "iam": iam.OPERATIONS,

@@ -20,6 +20,7 @@ from sagehen.app.api.status import (
     JobCounts,
     ServiceStatus,
     Snapshot,
+    count_instances,
     describe_status,
     read_job_counts,
     read_transform_counts,
@@ -29,6 +30,7 @@ from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.own_paths.access import OwnSite
 from sagehen.frame.own_paths.routes import json_answer, whole_body
+from sagehen.services.autoscaling.status import ScalingStatus, read_scaling
 from sagehen.services.monitoring.prometheus.exposition import (
     InstanceSample,
     Measured,
@@ -36,7 +38,11 @@ from sagehen.services.monitoring.prometheus.exposition import (
     measure,
     merged,
 )
-from sagehen.services.monitoring.prometheus.gateway_totals import GatewayReport, Observations
+from sagehen.services.monitoring.prometheus.gateway_totals import (
+    GatewayReport,
+    Observations,
+    VariantKey,
+)
 from sagehen.services.sagemaker.async_inference import request_store as async_requests
 from sagehen.services.sagemaker.async_inference.records import EndpointQueue
 from sagehen.services.sagemaker.hosting import (
@@ -154,7 +160,7 @@ class OwnPaths:
 
     async def _observe(self) -> Snapshot:
         read, samples = await asyncio.gather(asyncio.to_thread(self._read), self._samples())
-        records, instance_records, queues, (jobs, services), transforms = read
+        records, instance_records, queues, (jobs, services), transforms, scaling = read
         observations = self._observations
         totals = observations.totals()
         statuses = {record.name: record.status.value for record in records}
@@ -166,6 +172,7 @@ class OwnPaths:
             observations.limit_hits(),
             samples,
         )
+        measured = merged(measured, count_instances(records, instance_records))
         measured = merged(measured, self._measure_others({record.name for record in records}))
         return Snapshot(
             endpoints=records,
@@ -176,6 +183,7 @@ class OwnPaths:
             jobs=jobs,
             transforms=transforms,
             services=services,
+            scaling=scaling,
             describe_image=self._describe_image,
         )
 
@@ -215,6 +223,7 @@ class OwnPaths:
         dict[str, EndpointQueue],
         tuple[JobCounts, list[ServiceStatus]],
         JobCounts,
+        dict[VariantKey, list[ScalingStatus]],
     ]:
         with self._database.read() as connection:
             queues = async_requests.endpoint_queues(connection)
@@ -222,7 +231,7 @@ class OwnPaths:
             jobs = read_job_counts(connection, self._own_service)
             transforms = read_transform_counts(connection)
             records = endpoints.all(connection), instances.all(connection)
-            return *records, by_name, jobs, transforms
+            return *records, by_name, jobs, transforms, read_scaling(connection)
 
     def _check_state(self) -> None:
         with self._database.read() as connection:

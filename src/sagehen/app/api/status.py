@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.frame.container_specs import InstanceState
+from sagehen.services.autoscaling.status import ScalingStatus
 from sagehen.services.inference_service import (
     job_store as inference_jobs,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "JobCounts",
     "ServiceStatus",
     "Snapshot",
+    "count_instances",
     "describe_status",
     "read_job_counts",
     "read_transform_counts",
@@ -96,6 +98,7 @@ class Snapshot:
     jobs: JobCounts = field(default_factory=JobCounts)
     transforms: JobCounts = field(default_factory=JobCounts)
     services: Sequence[ServiceStatus] = ()
+    scaling: Mapping[VariantKey, Sequence[ScalingStatus]] = field(default_factory=dict)
     describe_image: Callable[[str], str | None] = lambda image: None
     """says which libraries stand in for an image's"""
 
@@ -121,6 +124,7 @@ def _endpoint(
 ) -> dict[str, Any]:
     shown = endpoint.current or endpoint.target
     pending = endpoint.target if endpoint.current else None
+    desired = desired_counts(endpoint)
     groups: defaultdict[tuple[str, str], list[InstanceRecord]] = defaultdict(list)
     for record in instances:
         if record.stop_at is None:
@@ -136,12 +140,46 @@ def _endpoint(
         "queue": _queue(shown, snapshot.queues.get(endpoint.name)),
         "variants": [
             _variant(record, groups[shown.deployment_id, record.name], endpoint.name, snapshot)
-            | {"shadow": record is shown.shadow}
+            | {"shadow": record is shown.shadow, "desired": desired[record.name]}
             for record in shown.all_variants
         ]
         if shown
         else [],
     }
+
+
+def desired_counts(endpoint: EndpointRecord) -> dict[str, int]:
+    """Returns the desired counts of the variants that are shown, by name."""
+    shown, changing = endpoint.current or endpoint.target, endpoint.target
+    if shown is None:
+        return {}
+    if changing is None or changing.deployment_id != shown.deployment_id:
+        changing = shown
+    return {variant.name: variant.instance_count for variant in changing.all_variants}
+
+
+def count_instances(
+    endpoints: Iterable[EndpointRecord], instances: Iterable[InstanceRecord]
+) -> Measured:
+    """Returns the desired and the running instances of every variant, for Prometheus."""
+    records = list(endpoints)
+    deployments = {
+        endpoint.name: shown.deployment_id
+        for endpoint in records
+        if (shown := endpoint.current or endpoint.target) is not None
+    }
+    desired: dict[tuple[str, ...], float] = {
+        (endpoint.name, name): count
+        for endpoint in records
+        for name, count in desired_counts(endpoint).items()
+    }
+    running = dict.fromkeys(desired, 0.0)
+    for instance in instances:
+        key = (instance.endpoint_name, instance.variant_name)
+        serves = instance.state is InstanceState.IN_SERVICE and instance.stop_at is None
+        if serves and instance.deployment_id == deployments.get(instance.endpoint_name):
+            running[key] = running.get(key, 0.0) + 1
+    return {"DesiredInstances": desired, "RunningInstances": running}
 
 
 def _queue(shown: Deployment | None, queue: EndpointQueue | None) -> dict[str, Any] | None:
@@ -166,7 +204,6 @@ def _variant(
         "instance_type": variant.instance_type,
         "weight": variant.weight,
         "multi_model": variant.multi_model,
-        "desired": variant.instance_count,
         "in_service": len(serving),
         "invocations": counts.invocations,
         "errors_4xx": counts.errors_4xx,
@@ -177,6 +214,9 @@ def _variant(
         "cache_hit_ratio": _ratio(counts.cache_hits, counts.cache_lookups),
         "libraries": _libraries(variant, snapshot),
         "memory_bytes": _sum(described, "memory_bytes"),
+        "scaling": [
+            asdict(status) for status in snapshot.scaling.get((endpoint_name, variant.name), ())
+        ],
         "loaded_models": _sum(described, "loaded_models"),
         "instances": described,
     }

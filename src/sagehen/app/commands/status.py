@@ -103,6 +103,7 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
     return [
         *(_instances(endpoints) if details else ()),
         *_queues(endpoints),
+        *_scaling(endpoints),
         *_libraries(endpoints),
         *_reasons(endpoints),
         *_instance_reasons(endpoints),
@@ -122,6 +123,21 @@ def _instances(endpoints: list[dict[str, Any]]) -> list[str]:
         for variant in endpoint["variants"]
         for instance in variant["instances"]
     ]
+
+
+def _scaling(endpoints: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{endpoint['name']}, variant {variant['name']}: {scaled['count']} from "
+        f"{scaled['minimum']} to {scaled['maximum']} by {_policies(scaled['policies'])}"
+        + (f". {scaled['reason']}" if scaled["reason"] else "")
+        for endpoint in endpoints
+        for variant in endpoint["variants"]
+        for scaled in variant.get("scaling", ())
+    ]
+
+
+def _policies(count: int) -> str:
+    return "1 policy" if count == 1 else f"{count} policies"
 
 
 def _jobs(status: dict[str, Any]) -> list[str]:

@@ -7,14 +7,18 @@ import signal
 import socket
 import sys
 from collections.abc import Container, Coroutine
+from datetime import datetime
 from typing import Any
+
+from sqlalchemy import Connection
 
 from sagehen.agent.client import AgentClient
 from sagehen.app.api.application import OPERATIONS, Application
 from sagehen.app.api.own_paths import OwnPaths
 from sagehen.app.offline_results import StoreBuilder
 from sagehen.app.roles.common import Start, run, serve_on, start_role
-from sagehen.app.roles.control_services import Alarms, Inference, Notices, no_scaling_policies
+from sagehen.app.roles.control_scaling import Scaling
+from sagehen.app.roles.control_services import Alarms, Inference, Notices
 from sagehen.base.clock import SYSTEM
 from sagehen.base.concurrency import in_thread
 from sagehen.base.credentials import load_credentials, load_token
@@ -25,6 +29,7 @@ from sagehen.frame.image_versions import MATCH, describe_versions
 from sagehen.frame.leased_loop import keep_sweeping
 from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
 from sagehen.services.messaging.sns.signing import certificate_route
+from sagehen.services.monitoring.alarms.actions import PolicyTrigger
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.monitoring.metering.sampler import Sampler
 from sagehen.services.monitoring.prometheus.exposition import Measured, merged
@@ -84,7 +89,16 @@ class _Control:
         self._builds.on_change = self._loop.hint
         self._dispatcher.on_idle = self._loop.hint
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
-        self._alarms = Alarms(settings, self._database, holder, no_scaling_policies)
+        self._alarms = Alarms(settings, self._database, holder, self._invoke_policy)
+        self._scaling = Scaling(
+            self._database,
+            ArnMaker.of(settings),
+            self._make_call,
+            self._alarms.managed,
+            SYSTEM,
+            holder,
+            self._loop.hint,
+        )
         self._observations = Observations(SYSTEM)
         self._sampler = Sampler(
             settings,
@@ -123,6 +137,12 @@ class _Control:
         )
         self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
+
+    def _invoke_policy(
+        self, connection: Connection, trigger: PolicyTrigger, now: datetime
+    ) -> str | None:
+        # Alarms and scaling need each other.
+        return self._scaling.invoke(connection, trigger, now)
 
     def _make_loop(self, start: Start, holder: str) -> EndpointLoop:
         return EndpointLoop(
@@ -216,6 +236,7 @@ class _Control:
             seal=self.notices.seal,
             arrivals=self.notices.arrivals,
             alarms=self._alarms.changes,
+            autoscaling=self._scaling.autoscaler,
         )
 
     def duties(self) -> list[Coroutine[Any, Any, object]]:
@@ -228,6 +249,7 @@ class _Control:
             self._sampler.run(),
             *self.notices.duties(),
             *self._alarms.duties(),
+            *self._scaling.duties(),
             *self.inference.duties(),
             Sweeps(self._writes, SYSTEM, history).run(),
             keep_sweeping(self._sweep_files, SWEEP_FILES_SECONDS, SYSTEM, "files of objects"),

@@ -3,7 +3,6 @@
 import random
 import uuid
 from collections.abc import Coroutine, Mapping
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -48,7 +47,6 @@ from sagehen.services.monitoring.alarms.actions import (
     AlarmEvent,
     Notification,
     PolicyInvoker,
-    PolicyTrigger,
 )
 from sagehen.services.monitoring.alarms.configuration import AlarmChanges
 from sagehen.services.monitoring.alarms.loop import AlarmLoop
@@ -62,7 +60,7 @@ from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
 from sagehen.state.leases import HeldLease
 
-__all__ = ["Alarms", "Inference", "Notices", "no_scaling_policies"]
+__all__ = ["Alarms", "Inference", "Notices"]
 
 
 class Alarms:
@@ -108,11 +106,6 @@ def _put_event(arns: ArnMaker, connection: Connection, event: AlarmEvent) -> Non
             detail=event.detail,
         ),
     )
-
-
-def no_scaling_policies(_: Connection, trigger: PolicyTrigger, now: datetime) -> str | None:
-    """Fails each: there is no service of scaling policies yet."""
-    return f"There is no scaling policy with the ARN {trigger.action_arn}."
 
 
 class Notices:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from sagehen.apply.resources.autoscaling import ScalableTargetKind, ScalingPolicyKind
+from sagehen.apply.resources.cloudwatch import AlarmKind
 from sagehen.apply.resources.events import RuleKind
 from sagehen.apply.resources.inference_services import InferenceServiceKind
 from sagehen.apply.resources.resource import ActualState, ResourceKind, comparable
@@ -15,6 +17,7 @@ __all__ = ["KINDS", "ActualState", "ResourceKind", "comparable"]
 KINDS: Mapping[str, ResourceKind] = {
     kind.type: kind
     for kind in (
+        AlarmKind(),
         BucketKind(),
         EndpointConfigKind(),
         EndpointKind(),
@@ -22,6 +25,8 @@ KINDS: Mapping[str, ResourceKind] = {
         ModelKind(),
         QueueKind(),
         RuleKind(),
+        ScalableTargetKind(),
+        ScalingPolicyKind(),
         SubscriptionKind(),
         TopicKind(),
     )

@@ -12,6 +12,7 @@ from sagehen.base.settings.hosting import (
     ConnectionSettings,
     InstanceSettings,
     InvocationSettings,
+    ScalingSettings,
     TrainingSettings,
     TransformSettings,
 )
@@ -31,6 +32,7 @@ class Settings(
     InvocationSettings,
     ConnectionSettings,
     AsynchronousSettings,
+    ScalingSettings,
     MessagingSettings,
     DeliverySettings,
     MailSettings,

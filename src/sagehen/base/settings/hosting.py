@@ -1,4 +1,4 @@
-"""The settings of invocations, instances, artifacts, asynchronous endpoints, training and
+"""The settings of invocations, instances, artifacts, asynchronous endpoints, scaling, training and
 transform jobs."""
 
 import os
@@ -14,6 +14,7 @@ __all__ = [
     "ConnectionSettings",
     "InstanceSettings",
     "InvocationSettings",
+    "ScalingSettings",
     "TrainingSettings",
     "TransformSettings",
 ]
@@ -326,4 +327,15 @@ class TransformSettings(Section):
         1000,
         gt=0,
         description="Transform jobs whose logs are kept: those that were written last.",
+    )
+
+
+class ScalingSettings(Section):
+    """Application Auto Scaling."""
+
+    target_tracking_scale_in_seconds: int = Field(
+        900,
+        ge=60,
+        description="How long a metric must be low before a target tracking policy scales in: the "
+        "periods of the alarms that it creates. SageMaker waits for 15 minutes.",
     )

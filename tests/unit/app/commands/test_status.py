@@ -221,3 +221,18 @@ def test_a_damaged_state_is_shown_first() -> None:
         status = {"url": "http://here", "state": "The state is damaged.", "endpoints": endpoints}
         Console(file=text, width=80).print(render_status(status))
         assert text.getvalue().startswith("The state is damaged.")
+
+
+def test_a_scaled_variant_says_between_what_and_why() -> None:
+    scaled = {
+        "count": "instance count",
+        "minimum": 1,
+        "maximum": 4,
+        "policies": 1,
+        "reason": "Policy p: The metric is 60, above the threshold 50 of alarm a.",
+    }
+    told = " ".join(shown(VARIANT | {"scaling": [scaled]}).split())
+    assert (
+        "house-prices, variant AllTraffic: instance count from 1 to 4 by 1 policy. Policy p: The "
+        "metric is 60, above the threshold 50 of alarm a."
+    ) in told

@@ -42,11 +42,13 @@ from sagehen.services.sagemaker.hosting.records import (
     EndpointStatus,
     VariantPlan,
 )
+from sagehen.services.sagemaker.hosting.scaled_variants import check_scaled_variants
 from sagehen.services.sagemaker.hosting.variants import check_weights
 from sagehen.services.sagemaker.tags import check_tags
 from sagehen.wire.errors import AwsError
 
 __all__ = [
+    "change_variants",
     "check_deployment_config",
     "create_endpoint",
     "delete_endpoint",
@@ -149,6 +151,7 @@ def update_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, A
         if target.config_name == current.config_name:
             raise _same_config(call, target)
         _check_same_kind(record, current, target)
+        check_scaled_variants(connection, record, current, target)
         if params.get("RetainAllVariantProperties"):
             target = retain(target, current, excluded)
             _check_weights(target)
@@ -170,29 +173,47 @@ def update_endpoint_weights_and_capacities(
     """Change weights or instance counts of variants; existing instances stay."""
     changes = _by_variant(params["DesiredWeightsAndCapacities"])
     with call.database.write() as connection:
-        record, current = _changeable(call, connection, params["EndpointName"])
-        unknown = changes.keys() - {variant.name for variant in current.all_variants}
-        if unknown:
-            raise refused(
-                f'The variant name(s) "{", ".join(sorted(unknown))}" is/are not present within '
-                f'endpoint configuration "{current.config_name}".'
-            )
-        if current.asynchronous is None:
-            _check_counts(current, changes.values())
-        target = msgspec.structs.replace(
-            current,
-            variants=tuple(
-                _changed(variant, changes.get(variant.name)) for variant in current.variants
-            ),
-            shadow=current.shadow and _changed(current.shadow, changes.get(current.shadow.name)),
-        )
-        _check_weights(target)
-        after = _updating(call, record, target)
-        _check_capacity(call, connection, after)
-        after = _unless_topics_fail(call, connection, record, after)
-        _update(connection, record, after)
+        record = change_variants(call, connection, params["EndpointName"], changes)
     call.hint()
     return {"EndpointArn": record.arn}
+
+
+def change_variants(
+    call: RequestContext,
+    connection: Connection,
+    endpoint_name: str,
+    changes: dict[str, dict[str, Any]],
+) -> EndpointRecord:
+    """Begins to change weights or counts; returns the endpoint as it is stored.
+
+    Args:
+        changes: of DesiredWeightsAndCapacities, by variant.
+
+    Raises:
+        AwsError: the endpoint cannot be changed now, or not so; nothing is written.
+    """
+    record, current = _changeable(call, connection, endpoint_name)
+    unknown = changes.keys() - {variant.name for variant in current.all_variants}
+    if unknown:
+        raise refused(
+            f'The variant name(s) "{", ".join(sorted(unknown))}" is/are not present within '
+            f'endpoint configuration "{current.config_name}".'
+        )
+    if current.asynchronous is None:
+        _check_counts(current, changes.values())
+    target = msgspec.structs.replace(
+        current,
+        variants=tuple(
+            _changed(variant, changes.get(variant.name)) for variant in current.variants
+        ),
+        shadow=current.shadow and _changed(current.shadow, changes.get(current.shadow.name)),
+    )
+    _check_weights(target)
+    after = _updating(call, record, target)
+    _check_capacity(call, connection, after)
+    after = _unless_topics_fail(call, connection, record, after)
+    _update(connection, record, after)
+    return after
 
 
 def delete_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -215,6 +236,10 @@ def _delete(call: RequestContext, connection: Connection, name: str) -> None:
     _update(connection, record, deleting)
     # In the same transaction, so that requests to a new endpoint of this name are not lost.
     async_requests.abandon(connection, record.name)
+    # As SageMaker does: a new endpoint of this name begins without scalable targets.
+    if call.autoscaling is not None:
+        prefix = f"endpoint/{record.name}/variant/"
+        call.autoscaling.deregister_all(connection, prefix, call.clock.now())
 
 
 def _update(connection: Connection, before: EndpointRecord, after: EndpointRecord) -> None:

@@ -1,0 +1,175 @@
+"""Variants as resources of Application Auto Scaling.
+
+Counts are changed by the code of UpdateEndpointWeightsAndCapacities, in the caller's transaction.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, func, select
+
+from sagehen.frame.container_specs import InstanceState
+from sagehen.frame.context import RequestContext
+from sagehen.services.autoscaling.dimensions import INSTANCES, PROVISIONED_CONCURRENCY
+from sagehen.services.autoscaling.resources import Capacity
+from sagehen.services.sagemaker.errors import refused
+from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
+from sagehen.services.sagemaker.hosting import instance_store as instances
+from sagehen.services.sagemaker.hosting.endpoints import change_variants
+from sagehen.services.sagemaker.hosting.records import (
+    EndpointRecord,
+    EndpointStatus,
+    InstanceRecord,
+    VariantPlan,
+)
+from sagehen.state.database import notify
+
+__all__ = ["ENDPOINTS_SCALED", "VariantResources"]
+
+ENDPOINTS_SCALED = "endpoints-scaled"
+"""database notification channel: wakes the reconciler"""
+
+_BURSTABLE = ("ml.t2.", "ml.t3.")
+
+
+class _Variant(NamedTuple):
+    endpoint: EndpointRecord
+    shown: VariantPlan
+    """as it serves, or will for the first time"""
+    desired: VariantPlan
+    """as it is to be"""
+
+    @property
+    def deployment_id(self) -> str:
+        deployment = self.endpoint.current or self.endpoint.target
+        assert deployment is not None
+        return deployment.deployment_id
+
+
+class VariantResources:
+    """The variants of endpoints; `Resources` of Application Auto Scaling."""
+
+    def __init__(self, make_call: Callable[[], RequestContext]) -> None:
+        """`make_call` makes the context of a call of UpdateEndpointWeightsAndCapacities."""
+        self._make_call = make_call
+
+    def capacity(self, connection: Connection, resource_id: str, dimension: str) -> Capacity | None:
+        endpoint_name, variant_name = _names(resource_id)
+        variant = _find(endpoints.get(connection, endpoint_name), endpoint_name, variant_name)
+        if variant is None:
+            return None
+        return _capacity(variant, dimension, instances.of_endpoint(connection, endpoint_name))
+
+    def capacities(
+        self, connection: Connection, keys: Iterable[tuple[str, str]]
+    ) -> Mapping[tuple[str, str], Capacity]:
+        found: dict[tuple[str, str], Capacity] = {}
+        wanted = list(keys)
+        if not wanted:
+            return found
+        by_name = {endpoint.name: endpoint for endpoint in endpoints.all(connection)}
+        running: dict[str, list[InstanceRecord]] = {}
+        for instance in instances.all(connection):
+            running.setdefault(instance.endpoint_name, []).append(instance)
+        for resource_id, dimension in wanted:
+            endpoint_name, variant_name = _names(resource_id)
+            variant = _find(by_name.get(endpoint_name), endpoint_name, variant_name)
+            if variant is not None:
+                of_endpoint = running.get(endpoint_name, [])
+                found[resource_id, dimension] = _capacity(variant, dimension, of_endpoint)
+        return found
+
+    def version(self, connection: Connection) -> object:
+        columns = endpoints.ENDPOINTS.table.c
+        statement = select(
+            func.count(), func.max(columns.modified_at), func.sum(columns.modified_at)
+        )
+        return tuple(connection.execute(statement).one())
+
+    def set_desired(
+        self, connection: Connection, resource_id: str, dimension: str, count: int, now: float
+    ) -> None:
+        endpoint_name, variant_name = _names(resource_id)
+        change: dict[str, Any] = {"VariantName": variant_name}
+        if dimension == PROVISIONED_CONCURRENCY:
+            change["ServerlessUpdateConfig"] = {"ProvisionedConcurrency": count}
+        else:
+            change["DesiredInstanceCount"] = count
+        call = self._make_call()
+        record = change_variants(call, connection, endpoint_name, {variant_name: change})
+        if record.status is not EndpointStatus.UPDATING:
+            raise refused(record.failure_reason or "The endpoint cannot be updated.")
+        notify(connection, ENDPOINTS_SCALED, record.name)
+
+
+def _names(resource_id: str) -> tuple[str, str]:
+    _, endpoint_name, _, variant_name = resource_id.split("/")
+    return endpoint_name, variant_name
+
+
+def _find(
+    endpoint: EndpointRecord | None, endpoint_name: str, variant_name: str
+) -> _Variant | None:
+    """Returns None for a name in other letters: metrics would not have it."""
+    if endpoint is None:
+        return None
+    if endpoint.status is EndpointStatus.DELETING or endpoint.name != endpoint_name:
+        return None
+    current, target = endpoint.current, endpoint.target
+    shown = current or target
+    assert shown is not None
+    same = target if target and target.deployment_id == shown.deployment_id else shown
+    by_name = {variant.name: variant for variant in shown.all_variants}
+    variant = by_name.get(variant_name)
+    if variant is None:
+        return None
+    desired = next(one for one in same.all_variants if one.name == variant_name)
+    return _Variant(endpoint, variant, desired)
+
+
+def _capacity(variant: _Variant, dimension: str, of_endpoint: Iterable[InstanceRecord]) -> Capacity:
+    endpoint = variant.endpoint
+    running = sum(
+        instance.state is InstanceState.IN_SERVICE
+        and instance.stop_at is None
+        and instance.variant_name == variant.shown.name
+        and instance.deployment_id == variant.deployment_id
+        for instance in of_endpoint
+    )
+    is_settled = endpoint.status is EndpointStatus.IN_SERVICE
+    desired = variant.desired.instance_count
+    asynchronous = (endpoint.current or endpoint.target).asynchronous is not None  # type: ignore[union-attr]
+    return Capacity(
+        desired=desired,
+        current=running,
+        is_settled=is_settled,
+        not_scalable=None if is_settled else _busy(endpoint),
+        minimum_allowed=0 if asynchronous else 1,
+        unregistrable=_unregistrable(variant.shown, dimension),
+        failure=endpoint.failure_reason,
+        deployment=variant.deployment_id,
+    )
+
+
+def _busy(endpoint: EndpointRecord) -> str:
+    return f"Endpoint {endpoint.name} is {endpoint.status.value}."
+
+
+def _unregistrable(variant: VariantPlan, dimension: str) -> str | None:
+    if dimension == PROVISIONED_CONCURRENCY:
+        return (
+            f"Variant {variant.name} has no provisioned concurrency: it is not serverless. Its "
+            f"scalable dimension is {INSTANCES}."
+        )
+    if variant.runs_no_model:
+        return (
+            f"Variant {variant.name} runs no model (SAGEHEN_OFFLINE_RESULTS_ONLY), so it has no "
+            "instances to scale."
+        )
+    if variant.instance_type.startswith(_BURSTABLE):
+        return (
+            f"You cannot register a variant with {variant.instance_type} instance type as a "
+            "scalable target. This is because the burstable performance of these instances can "
+            "lead to unpredictable behavior with Auto Scaling."
+        )
+    return None
