@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from sagehen.frame.container_specs import (
     ContainerSpec,
     InstanceOwner,
@@ -16,6 +18,7 @@ from sagehen.services.sagemaker.hosting.records import (
     EndpointRecord,
     EndpointStatus,
     InstanceRecord,
+    ServerlessPlan,
     VariantPlan,
 )
 
@@ -43,6 +46,16 @@ def deployment(
         variants=tuple(variant(*one) for one in zip("abc", counts, strict=False)),
         shadow=None if shadow is None else variant("s", shadow),
     )
+
+
+def serverless(most: int = 8, provisioned: int | None = None, identity: str = "d1") -> Deployment:
+    """A serverless variant `a`."""
+    made = deployment(identity, 0 if provisioned is None else 1)
+    plan = ServerlessPlan(memory_mb=1024, max_concurrency=most, provisioned_concurrency=provisioned)
+    variant = msgspec.structs.replace(
+        made.variants[0], serverless=plan, instance_type="serverless-1024MB"
+    )
+    return msgspec.structs.replace(made, variants=(variant,))
 
 
 def endpoint(status: EndpointStatus, **more: Any) -> EndpointRecord:

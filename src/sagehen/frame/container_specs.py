@@ -100,6 +100,8 @@ class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     containers: tuple[ContainerReport, ...] = ()
     """empty with one container; else in order"""
     owner: InstanceOwner = InstanceOwner.ENDPOINT
+    setup_seconds: float = 0.0
+    """how long the last start took until the instance could serve, with its downloads"""
 
 
 def write_end(path: Path, run_id: str, reason: str | None) -> None:

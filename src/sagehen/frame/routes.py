@@ -19,6 +19,7 @@ __all__ = [
     "ExecutionMode",
     "InstanceRoute",
     "OfflineRoute",
+    "OnDemandRoute",
     "Route",
     "RouteFileReader",
     "RouteTable",
@@ -104,6 +105,16 @@ class OfflineRoute(msgspec.Struct, frozen=True, kw_only=True):
     results: OfflineResults
 
 
+class OnDemandRoute(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A variant whose calls start instances."""
+
+    max_concurrency: int | None = None
+    """of a serverless variant: the most requests at once"""
+    provisioned_concurrency: int = 0
+    inflight_column: int | None = None
+    """of all requests to a serverless variant, wherever they are"""
+
+
 class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     weight: float
@@ -117,6 +128,8 @@ class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     mode: ExecutionMode = ExecutionMode.SERIAL
     offline_results: OfflineRoute | None = None
     """answers while no instance can"""
+    on_demand: OnDemandRoute | None = None
+    """if set, calls wait while an instance starts"""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

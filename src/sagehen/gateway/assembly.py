@@ -32,6 +32,7 @@ from sagehen.gateway.routing.offline_answers import OfflineStores
 from sagehen.gateway.routing.routes import Routes
 from sagehen.gateway.routing.sessions import Sessions
 from sagehen.gateway.routing.shadow import Shadows
+from sagehen.gateway.routing.starts import Starts
 from sagehen.http1.pool import Pool
 from sagehen.wire.signatures.sigv4 import Verifier
 
@@ -69,7 +70,8 @@ def make_gateway(
     counters = Counters(str(os.getpid()), clock.now())
     hits = counters.limit_hits
     offline = OfflineStores(home.offline_results)
-    routes = Routes(home.routes, counters, clock, inflight, offline)
+    starts = Starts(control, clock, lambda: routes.refresh())
+    routes = Routes(home.routes, counters, clock, inflight, offline, starts)
     models = ModelLeases(agent)
     sessions = Sessions(home.sessions, clock)
     errors = ErrorFactory(settings.account_id, settings.region, settings.partition or "")
@@ -99,4 +101,4 @@ def make_gateway(
     server = GatewayServer(
         RequestDispatcher(context, control), clock, rng, ClientLimits.of(settings), hits
     )
-    return Gateway(server, context, routes, counters, control, agent, clock)
+    return Gateway(server, context, routes, counters, control, agent, clock, starts)

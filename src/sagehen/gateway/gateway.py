@@ -19,6 +19,7 @@ from sagehen.gateway.invocation.context import InvocationContext
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.periodic_tasks import PeriodicTask, PeriodicTasks, repeat
 from sagehen.gateway.routing.routes import Routes
+from sagehen.gateway.routing.starts import Starts
 from sagehen.http1.call import call
 from sagehen.http1.exchange import Exchange, Handler
 from sagehen.http1.fields import date_line
@@ -180,9 +181,11 @@ class Gateway:
         control: Pool,
         agent: Pool,
         clock: Clock,
+        starts: Starts,
     ) -> None:
         self._server = server
         self._context = context
+        self._starts = starts
         self._routes = routes
         self._known_version = 0
         self._counters = counters
@@ -245,6 +248,7 @@ class Gateway:
             if self._context.access_log is not None:
                 await self._context.access_log.close()
             await self._context.models.stop()
+            await self._starts.stop()
             for pool in self._pools():
                 pool.abort()
 

@@ -20,7 +20,7 @@ from sagehen.base.concurrency import first_of
 from sagehen.base.errors import SagehenError
 from sagehen.frame.gpu_allocation import Allocation, Demand, allocate, gpus_per_host
 from sagehen.frame.gpus import WHOLE, GpuHolder, GpuList, GpuReport
-from sagehen.frame.instance_types import instance_types
+from sagehen.frame.instance_types import find_instance_type
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
@@ -147,7 +147,7 @@ class GpuPool:
         Raises:
             NoCapacity: the GPUs are not free in time, or this node has too few.
         """
-        known = instance_types().get(instance_type)
+        known = find_instance_type(instance_type)
         demand = Demand(gpus=known.gpus if known else 0, hosts=len(holders), fraction=fraction)
         if self._mode == "unmanaged":
             return GpuShare(None, [None] * demand.hosts)

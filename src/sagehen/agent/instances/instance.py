@@ -24,7 +24,7 @@ from sagehen.agent.instances.failures import (
     no_capacity,
     service_failure,
 )
-from sagehen.agent.instances.running import RunningContainer, start_container
+from sagehen.agent.instances.running import RunningContainer, cause_of_end, start_container
 from sagehen.agent.instances.usage import InstanceUsage
 from sagehen.agent.messages import LoadedModel, Sample
 from sagehen.agent.multimodel.caches import ModelCaches
@@ -72,6 +72,7 @@ class Instance:
         self._images: list[str] = []
         self._running: list[RunningContainer] = []
         self._run_id = ""
+        self._setup_since, self._setup_seconds = node.clock.monotonic(), 0.0
         self._models = ModelCaches(spec, node)
         self._usage = InstanceUsage(spec, node)
         self._gpus: GpuShare | None = None
@@ -235,6 +236,7 @@ class Instance:
                 await asyncio.to_thread(self._note_end)
                 if clock.monotonic() - serving_since > pace.steady_after_seconds:
                     backoff.reset()
+            self._setup_since = clock.monotonic()
             self._change(InstanceState.STARTING)
             log.warning("An instance restarts: %s", reason, extra=self._about("restart"))
             await self._stop_containers(pace.unhealthy_stop_seconds)
@@ -293,6 +295,7 @@ class Instance:
     async def _serve(self) -> str:
         """Returns the reason when a container ends or stops answering."""
         await self._models.open(self._running)
+        self._setup_seconds = self._node.clock.monotonic() - self._setup_since
         self._change(InstanceState.IN_SERVICE)
         sweeping = asyncio.create_task(self._unload_idle_models())
         try:
@@ -303,10 +306,7 @@ class Instance:
 
     def _note_end(self) -> None:
         """Records for gateways why their requests were lost."""
-        ended = [running for running in self._running if running.exited.done()]
-        cause = next(filter(None, (running.process.ended_because for running in ended)), None)
-        if cause is not None and cause.startswith("it "):
-            cause = "the container " + cause.removeprefix("it ")
+        cause = cause_of_end(self._running)
         with contextlib.suppress(OSError):
             write_end(self._node.home.container_end(self.spec.instance_id), self._run_id, cause)
 
@@ -388,6 +388,7 @@ class Instance:
             run_id=self._run_id,
             containers=containers if len(containers) > 1 else (),
             owner=self.spec.owner,
+            setup_seconds=self._setup_seconds,
         )
         self._on_change()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sagehen.agent.instances.process_tree import machine_memory_bytes
 from sagehen.base.clock import Clock
-from sagehen.frame.instance_types import instance_types
+from sagehen.frame.instance_types import find_instance_type
 
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
@@ -61,7 +61,7 @@ def choose_limits(instance_type: str, settings: "Settings") -> Limits:
     """The instance type's limits, at most this machine's memory and CPUs."""
     if not settings.instance_limits:
         return NO_LIMITS
-    known = instance_types().get(instance_type)
+    known = find_instance_type(instance_type)
     machine = machine_memory_bytes()
     memory = settings.instance_memory_bytes or (known.memory_bytes if known else machine)
     vcpus = known.vcpus if known else None

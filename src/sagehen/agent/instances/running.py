@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from sagehen.base.retry import Backoff
 from sagehen.frame.images import find_launch
 from sagehen.http1.call import call_once
 
-__all__ = ["RunningContainer", "start_container"]
+__all__ = ["RunningContainer", "cause_of_end", "start_container"]
 
 SLOTS_HEADER = "x-sagehen-slots"
 SLOTS_VARIABLE = "SAGEHEN_SLOTS"
@@ -195,6 +196,15 @@ class RunningContainer:
         status = self.exited.result()
         ending = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return f"{reason}; {ending}"
+
+
+def cause_of_end(containers: Iterable[RunningContainer]) -> str | None:
+    """Returns why the first of those that have ended did so, if that is known."""
+    ended = (running.process.ended_because for running in containers if running.exited.done())
+    cause = next(filter(None, ended), None)
+    if cause is not None and cause.startswith("it "):
+        return "the container " + cause.removeprefix("it ")
+    return cause
 
 
 async def start_container(

@@ -12,7 +12,7 @@ from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.agent.node import Node
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.frame.container_specs import InstanceSpec
-from sagehen.frame.instance_types import instance_types
+from sagehen.frame.instance_types import find_instance_type
 from sagehen.frame.s3_locations import parse_location
 
 __all__ = ["CAPACITY_VARIABLE", "ModelCaches", "choose_capacity", "open_model_cache"]
@@ -72,7 +72,7 @@ def choose_capacity(instance_type: str, share: float, base_bytes: int) -> int:
     """A share of the instance type's (or this machine's smaller) memory, minus the container's
     own use."""
     machine = machine_memory_bytes()
-    instance_type_record = instance_types().get(instance_type)
+    instance_type_record = find_instance_type(instance_type)
     memory = min(instance_type_record.memory_bytes, machine) if instance_type_record else machine
     return max(0, int(memory * share) - base_bytes)
 

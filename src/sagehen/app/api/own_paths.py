@@ -96,7 +96,9 @@ class OwnPaths:
         site: OwnSite | None = None,
         own_service: InferenceServiceSettings | None = None,
         describe_image: Callable[[str], str | None] = lambda image: None,
+        on_report: Callable[[GatewayReport], None] = lambda report: None,
     ) -> None:
+        self._on_report = on_report
         self._describe_image = describe_image
         self._own_service = own_service or InferenceServiceSettings.model_validate({})
         self._observations = observations
@@ -156,6 +158,7 @@ class OwnPaths:
         except ClientDisconnect:
             return Response(status_code=400)
         self._observations.record(report)
+        self._on_report(report)
         return Response(status_code=204)
 
     async def _observe(self) -> Snapshot:

@@ -155,7 +155,11 @@ def desired_counts(endpoint: EndpointRecord) -> dict[str, int]:
         return {}
     if changing is None or changing.deployment_id != shown.deployment_id:
         changing = shown
-    return {variant.name: variant.instance_count for variant in changing.all_variants}
+    running = endpoint.running or {}
+    return {
+        variant.name: max(variant.instance_count, running.get(variant.name, 0))
+        for variant in changing.all_variants
+    }
 
 
 def count_instances(

@@ -10,6 +10,7 @@ from collections.abc import Container, Coroutine
 from datetime import datetime
 from typing import Any
 
+import psutil
 from sqlalchemy import Connection
 
 from sagehen.agent.client import AgentClient
@@ -30,6 +31,7 @@ from sagehen.frame.leased_loop import keep_sweeping
 from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
 from sagehen.services.messaging.sns.signing import certificate_route
 from sagehen.services.monitoring.alarms.actions import PolicyTrigger
+from sagehen.services.monitoring.metering.hosts import ServerlessLimits
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.monitoring.metering.sampler import Sampler
 from sagehen.services.monitoring.prometheus.exposition import Measured, merged
@@ -42,7 +44,10 @@ from sagehen.services.sagemaker.async_inference.invocations import AsyncInvocati
 from sagehen.services.sagemaker.async_inference.metrics import backlogs
 from sagehen.services.sagemaker.async_inference.own_paths import AsyncPaths
 from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
+from sagehen.services.sagemaker.hosting.demand import Demand
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
+from sagehen.services.sagemaker.hosting.own_paths import start_route
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.loop import EndpointLoop
 from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
 from sagehen.services.sagemaker.offline_results.own_paths import OfflineResultPaths
@@ -85,7 +90,9 @@ class _Control:
         )
         builder = StoreBuilder(settings)
         self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
-        self._loop = self._make_loop(start, holder)
+        self._demand = Demand(SYSTEM, settings.serverless_idle_seconds)
+        self._loop = self._make_loop(start, holder, recorder)
+        self._demand.hint = self._loop.hint
         self._builds.on_change = self._loop.hint
         self._dispatcher.on_idle = self._loop.hint
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
@@ -109,6 +116,7 @@ class _Control:
             SYSTEM,
             holder,
             backlogs,
+            self._serverless_limits,
         )
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
@@ -144,7 +152,14 @@ class _Control:
         # Alarms and scaling need each other.
         return self._scaling.invoke(connection, trigger, now)
 
-    def _make_loop(self, start: Start, holder: str) -> EndpointLoop:
+    def _make_loop(self, start: Start, holder: str, recorder: Recorder) -> EndpointLoop:
+        on_demand = OnDemand(
+            demand=self._demand,
+            idle_seconds=self._settings.serverless_idle_seconds,
+            max_instances=self._settings.max_endpoint_instances,
+            free_memory=lambda: psutil.virtual_memory().available,
+            record=recorder.record,
+        )
         return EndpointLoop(
             self._database,
             self._agent,
@@ -154,7 +169,14 @@ class _Control:
             holder,
             busy=lambda: self._dispatcher.busy,
             on_routes=self._dispatcher.hint,
+            on_demand=on_demand,
         )
+
+    def _serverless_limits(self) -> dict[tuple[str, str], ServerlessLimits]:
+        return {
+            name: ServerlessLimits(plan.max_concurrency, plan.provisioned_concurrency or 0)
+            for name, plan in self._demand.serverless.items()
+        }
 
     def _make_job_loop(self, holder: str) -> JobLoop:
         settings = self._settings
@@ -191,7 +213,8 @@ class _Control:
         results = OfflineResultPaths(self._database, self._builds, self._loop.hint)
         own = (queues, jobs, transforms, results)
         routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
-        other_routes = [*routes, certificate_route(self.notices.signer)]
+        internal = start_route(self._demand)
+        other_routes = [*routes, internal, certificate_route(self.notices.signer)]
 
         def measured(endpoints: Container[str]) -> Measured:
             combined = merged(self.inference.measured(), self._jobs.measured())
@@ -209,6 +232,7 @@ class _Control:
             self._site,
             self._settings.inference_service,
             self._describe_image,
+            lambda report: self._demand.note_report(str(report.gateway), report.variants),
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         guards = (self._verifier, self._token, self._site, metrics, self._bodies)

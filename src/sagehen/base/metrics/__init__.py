@@ -10,6 +10,7 @@ from sagehen.base.metrics.metric import (
     Metric,
     MetricKind,
 )
+from sagehen.base.metrics.serverless import SERVERLESS
 from sagehen.base.metrics.usage import (
     HOSTS,
     INFERENCE_SERVICE,
@@ -25,6 +26,7 @@ METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         *INVOCATIONS,
+        *SERVERLESS,
         *ASYNCHRONOUS,
         *HOSTS,
         *JOB_HOSTS,

@@ -18,6 +18,7 @@ from sagehen.base.settings.hosting import (
 )
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.base.settings.messaging import DeliverySettings, MailSettings, MessagingSettings
+from sagehen.base.settings.on_demand import OnDemandSettings
 from sagehen.base.settings.server import MetricSettings, ServerSettings, StorageSettings
 
 __all__ = ["Settings"]
@@ -33,6 +34,7 @@ class Settings(
     ConnectionSettings,
     AsynchronousSettings,
     ScalingSettings,
+    OnDemandSettings,
     MessagingSettings,
     DeliverySettings,
     MailSettings,

@@ -29,6 +29,7 @@ __all__ = [
     "not_loaded",
     "not_multi_model",
     "not_ready",
+    "not_started",
     "not_yet_known",
     "session_not_kept",
     "session_not_read",
@@ -36,6 +37,9 @@ __all__ = [
     "still_loading",
     "stream_broken",
     "stream_timed_out",
+    "throttled",
+    "too_large_for_serverless",
+    "too_many_wait",
     "unavailable",
     "unknown_container",
     "unknown_session",
@@ -85,6 +89,33 @@ def no_instance(endpoint: str) -> AwsError:
     return unavailable(
         f"Endpoint {endpoint} has no instance that can take a request now. Try again in a moment; "
         f"DescribeEndpoint tells its state, and `sagehen logs {endpoint}` what its containers said."
+    )
+
+
+def not_started(endpoint: str, seconds: float) -> AwsError:
+    """No instance of a variant that starts on demand has started in time."""
+    return unavailable(
+        f"Endpoint {endpoint} starts an instance, but none could take this request within "
+        f"{seconds:g} s (setting start_wait_seconds). Try again in a moment; DescribeEndpoint "
+        f"tells its state, and `sagehen logs {endpoint}` what its containers said."
+    )
+
+
+def too_many_wait(endpoint: str, most: int) -> AwsError:
+    return unavailable(
+        f"Endpoint {endpoint} starts an instance, and {most} requests wait for it already (setting "
+        "max_waiting_for_start). Try again in a moment."
+    )
+
+
+def throttled() -> AwsError:
+    """Over MaxConcurrency. SageMaker's has no message."""
+    return AwsError("ThrottlingException", "", 429, Message=None)
+
+
+def too_large_for_serverless(body_bytes: int, max_bytes: int) -> AwsError:
+    return validation_error(
+        f"The body has {body_bytes} bytes; a serverless endpoint takes {max_bytes} at most."
     )
 
 

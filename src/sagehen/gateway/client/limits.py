@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from sagehen.http1.limits import ConnectionLimits
 
 if TYPE_CHECKING:
-    from sagehen.base.settings.hosting import ConnectionSettings, InvocationSettings
+    from sagehen.base.settings import Settings
+    from sagehen.base.settings.hosting import ConnectionSettings
 
 __all__ = ["ClientLimits", "InvocationLimits", "Limit", "LimitHits", "no_hits"]
 
@@ -34,6 +35,9 @@ class Limit(StrEnum):
     INVOCATION_TIMEOUT = "invocation_timeout"
     PIPELINE_BODY = "pipeline_body"
     LOADING = "loading"
+    START_QUEUE = "start_queue"
+    START_WAIT = "start_wait"
+    CONCURRENCY = "concurrency"
     STREAM_TIMEOUT = "stream_timeout"
     SHADOW_COPIES = "shadow_copies"
     CONNECTIONS = "connections"
@@ -89,15 +93,21 @@ class InvocationLimits:
     body_bytes: int
     stage_bytes: int
     """of an answer between two pipeline containers"""
+    start_seconds: float = 180.0
+    """until the first instance has started"""
+    waiting_for_start: int = 1000
+    """at once, for one variant"""
 
     @classmethod
-    def of(cls, settings: "InvocationSettings") -> "InvocationLimits":
+    def of(cls, settings: "Settings") -> "InvocationLimits":
         return cls(
             invocations=settings.max_queued_invocations,
             seconds=settings.invocation_timeout_seconds * _SHARE_OF_TIMEOUT,
             stream_seconds=settings.response_stream_timeout_seconds,
             body_bytes=settings.max_invocation_body_bytes,
             stage_bytes=settings.max_pipeline_body_bytes,
+            start_seconds=settings.start_wait_seconds,
+            waiting_for_start=settings.max_waiting_for_start,
         )
 
 

@@ -10,17 +10,23 @@ from typing import Any, Protocol
 from sagehen.base.clock import Clock
 from sagehen.frame.routing import Random
 from sagehen.gateway.admission.admission import Admission
-from sagehen.gateway.admission.errors import ErrorFactory, body_too_large, unavailable
+from sagehen.gateway.admission.errors import (
+    ErrorFactory,
+    body_too_large,
+    error_body,
+    unavailable,
+)
 from sagehen.gateway.client.limits import InvocationLimits, Limit, LimitHits
 from sagehen.gateway.container.answer import ContainerAnswer
-from sagehen.gateway.metrics.counters import InFlightCounter
-from sagehen.gateway.metrics.request_metrics import AccessLog
+from sagehen.gateway.invocation.phases import Phased
+from sagehen.gateway.metrics.request_metrics import CUT_OFF, AccessLog, RequestMetrics
 from sagehen.gateway.multimodel.model_leases import ModelLeases
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.placement import PlacementCallbacks
 from sagehen.gateway.routing.sessions import Sessions
 from sagehen.gateway.routing.shadow import Shadows
 from sagehen.http1.client import Receiver
+from sagehen.http1.exchange import Exchange
 from sagehen.link.upstream import Upstream
 from sagehen.wire.errors import AwsError
 
@@ -29,6 +35,7 @@ __all__ = [
     "BodyMemory",
     "InvocationCallbacks",
     "InvocationContext",
+    "LoggedRequest",
     "RequestBody",
 ]
 
@@ -80,6 +87,14 @@ class InvocationCallbacks(PlacementCallbacks, Receiver, Protocol):
     def fail(self, error: AwsError) -> None: ...
 
 
+class InFlight(Protocol):
+    """Counts the requests to a variant."""
+
+    def enter(self) -> None: ...
+
+    def leave(self) -> None: ...
+
+
 class ActiveRequests:
     """Invocations in flight, bounded in number and time."""
 
@@ -87,15 +102,17 @@ class ActiveRequests:
         self._limits = limits
         self._limit_hits = limit_hits
         self._monotonic = clock.monotonic
-        self._answering: dict[InvocationCallbacks, InFlightCounter] = {}
+        self._answering: dict[InvocationCallbacks, InFlight] = {}
         """in the order of deadlines, as all have the same time-out"""
-        self._streaming: dict[InvocationCallbacks, InFlightCounter] = {}
+        self._streaming: dict[InvocationCallbacks, InFlight] = {}
         """answers being streamed, in the order of deadlines"""
+        self._starting: dict[InvocationCallbacks, InFlight] = {}
+        """waiting for an instance to start, in the order of deadlines"""
         self.on_first: Callable[[], None] = lambda: None
         """called when an invocation arrives while no other waits for an answer"""
 
     def __len__(self) -> int:
-        return len(self._answering) + len(self._streaming)
+        return len(self._answering) + len(self._streaming) + len(self._starting)
 
     def check_limit(self) -> None:
         """Raises AwsError if there are too many."""
@@ -106,7 +123,7 @@ class ActiveRequests:
                 "(max_queued_invocations). Try again in a moment."
             )
 
-    def add(self, invocation: InvocationCallbacks, in_flight: InFlightCounter) -> None:
+    def add(self, invocation: InvocationCallbacks, in_flight: InFlight) -> None:
         """`in_flight`: of the variant."""
         if not self._answering:
             self.on_first()
@@ -120,19 +137,40 @@ class ActiveRequests:
             invocation.deadline = self._monotonic() + self._limits.stream_seconds
             self._streaming[invocation] = in_flight
 
+    def begin_start(self, invocation: InvocationCallbacks) -> None:
+        """Gives an invocation time until its instance has started."""
+        in_flight = self._answering.pop(invocation, None)
+        if in_flight is not None:
+            invocation.deadline = self._monotonic() + self._limits.start_seconds
+            self._starting[invocation] = in_flight
+
+    def end_start(self, invocation: InvocationCallbacks) -> None:
+        """Gives it the time that a container may take."""
+        in_flight = self._starting.pop(invocation, None)
+        if in_flight is not None:
+            invocation.deadline = self._monotonic() + self._limits.seconds
+            self._answering[invocation] = in_flight
+
     def remove(self, invocation: InvocationCallbacks) -> None:
-        in_flight = self._answering.pop(invocation, None) or self._streaming.pop(invocation, None)
+        in_flight = (
+            self._answering.pop(invocation, None)
+            or self._streaming.pop(invocation, None)
+            or self._starting.pop(invocation, None)
+        )
         if in_flight is not None:
             in_flight.leave()
 
     def expire(self) -> None:
         """Ends overdue invocations; call several times a second."""
         now = self._monotonic()
-        for invocation in (*_overdue(self._answering, now), *_overdue(self._streaming, now)):
-            invocation.expire()
+        for group in (self._answering, self._streaming, self._starting):
+            for invocation in _overdue(group, now):
+                invocation.expire()
 
     def shut_down(self) -> None:
-        """Cuts off streamed answers."""
+        """Cuts off streamed answers; ends waits for a start."""
+        for invocation in list(self._starting):
+            invocation.expire()
         for invocation in list(self._streaming):
             invocation.shut_down()
 
@@ -222,3 +260,28 @@ class InvocationContext:
         if body_bytes > self.limits.body_bytes:
             self.limit_hits[Limit.BODY_SIZE] += 1
             raise body_too_large(request_id.decode(), self.limits.body_bytes)
+
+
+class LoggedRequest(Phased):
+    """The lines of one request in the access log."""
+
+    _exchange: Exchange
+    _context: InvocationContext
+    _body: RequestBody
+    _metrics: RequestMetrics
+    _answer: ContainerAnswer
+
+    def _log(self, status: int | str, answer_bytes: int) -> None:
+        """Must be called before the body is dropped."""
+        if self._context.access_log is not None:
+            self._metrics.log(status, self._exchange, self._body.size, answer_bytes)
+
+    def _log_error(self, error: AwsError) -> None:
+        if self._exchange.begun:
+            self._log(CUT_OFF, self._relayed_bytes)
+        elif self._context.access_log is not None:
+            self._log(error.status or 400, len(error_body(error)))
+
+    @property
+    def _relayed_bytes(self) -> int:
+        return self._answer.size if self._exchange.begun else 0

@@ -1,14 +1,20 @@
-"""Answers a request that no instance can answer: from offline results, or with the error that tells
-why."""
+"""What becomes of a request that no instance can answer: an answer from offline results, a wait for
+an instance to start, or the error that tells why."""
 
 from collections.abc import Sequence
 
 from sagehen.gateway.admission import errors
 from sagehen.gateway.admission.admission import Admitted
+from sagehen.gateway.client.limits import Limit
+from sagehen.gateway.invocation.context import InvocationContext
+from sagehen.gateway.routing.instance import RoutedInstance
+from sagehen.gateway.routing.placement import Placement
+from sagehen.gateway.routing.sessions import Sessions
 from sagehen.http1.exchange import Exchange
+from sagehen.http1.fields import Headers
 from sagehen.wire.errors import AwsError
 
-__all__ = ["answer_offline", "no_instance_error"]
+__all__ = ["answer_offline", "no_instance_error", "record_session", "start_timeout"]
 
 _OFFLINE = b"%bContent-Type: %b\r\nx-sagehen-offline-result: true\r\n"
 
@@ -33,12 +39,44 @@ def answer_offline(exchange: Exchange, admitted: Admitted, body: Sequence[bytes]
     return len(answer.body)
 
 
-def no_instance_error(admitted: Admitted, load_failure: str | None) -> AwsError:
-    """`load_failure`: why the target model could not be loaded, if that was tried."""
+def no_instance_error(
+    admitted: Admitted,
+    load_failure: str | None,
+    placement: Placement,
+    context: InvocationContext,
+) -> AwsError | None:
+    """Returns None if the request may wait for an instance to start.
+
+    Args:
+        load_failure: why the target model could not be loaded, if that was tried.
+    """
     session_id, target_model = admitted.session_id, admitted.target_model
     is_retired = admitted.instance is not None and admitted.instance.is_retired
     if session_id is not None and is_retired:
         return errors.lost_session(session_id, admitted.endpoint.name)
     if target_model is not None and load_failure is not None:
         return errors.not_loaded(target_model, load_failure)
-    return errors.no_instance(admitted.endpoint.name)
+    if not placement.can_wait_for_start:
+        return errors.no_instance(admitted.endpoint.name)
+    most = context.limits.waiting_for_start
+    if admitted.variant.slot_queue.length < most:
+        return None
+    context.limit_hits[Limit.START_QUEUE] += 1
+    return errors.too_many_wait(admitted.endpoint.name, most)
+
+
+def start_timeout(admitted: Admitted, context: InvocationContext) -> AwsError:
+    context.limit_hits[Limit.START_WAIT] += 1
+    return errors.not_started(admitted.endpoint.name, context.limits.start_seconds)
+
+
+def record_session(
+    sessions: Sessions, admitted: Admitted, instance: RoutedInstance, headers: Headers
+) -> bytes:
+    """Returns the caller's header lines of an answer within a session. Raises AwsError."""
+    assert admitted.session_id is not None
+    endpoint, variant = admitted.endpoint.name, admitted.variant.route.name
+    try:
+        return sessions.record_answer(admitted.session_id, endpoint, variant, instance, headers)
+    except OSError as error:
+        raise errors.session_not_kept(error) from error

@@ -9,8 +9,13 @@ from sagehen.gateway.admission import errors
 from sagehen.gateway.admission.admission import Admission, Admitted
 from sagehen.gateway.client.limits import Limit
 from sagehen.gateway.container.answer import ContainerAnswer
-from sagehen.gateway.invocation.context import InvocationContext, RequestBody
-from sagehen.gateway.invocation.fallback import answer_offline, no_instance_error
+from sagehen.gateway.invocation.context import InvocationContext, LoggedRequest, RequestBody
+from sagehen.gateway.invocation.fallback import (
+    answer_offline,
+    no_instance_error,
+    record_session,
+    start_timeout,
+)
 from sagehen.gateway.invocation.phases import (
     ANSWERED,
     CONNECTING,
@@ -23,7 +28,7 @@ from sagehen.gateway.invocation.phases import (
     RECEIVING,
     RELAYING,
     SENT,
-    Phased,
+    STARTING,
 )
 from sagehen.gateway.invocation.pipeline import PipelineRun
 from sagehen.gateway.metrics.request_metrics import CLIENT_GONE, CUT_OFF, RequestMetrics
@@ -47,7 +52,7 @@ head if it cannot be signed correctly"""
 _WITH_CONNECTION = frozenset((SENT, RELAYING))
 
 
-class Invocation(Phased):
+class Invocation(LoggedRequest):
     """Handles one request, and receives the container's answer."""
 
     is_streamed = False
@@ -109,12 +114,14 @@ class Invocation(Phased):
         try:
             context.active.check_limit()
             admitted = self._admission().admit(self._exchange, self._body.sha256())
+            if (concurrency := admitted.variant.concurrency) is not None:
+                concurrency.admit(self._body.size)
         except AwsError as error:
             self.fail(error)
             return
         self._admitted = admitted
         self._metrics.admit(admitted)
-        context.active.add(self, admitted.variant.counters.in_flight)
+        context.active.add(self, admitted.variant.in_flight)
         if admitted.endpoint.shadow is not None:
             context.shadows.copy(admitted, self._body.parts, self.is_streamed)
         if admitted.target_model is not None:
@@ -141,6 +148,8 @@ class Invocation(Phased):
     def expire(self) -> None:
         if self.phase is LOADING:
             self.fail(self._model.timeout_error())
+        elif self.phase is STARTING:
+            self.fail(start_timeout(self._admitted, self._context))
         else:
             limit = Limit.STREAM_TIMEOUT if self.phase is RELAYING else Limit.INVOCATION_TIMEOUT
             self._context.limit_hits[limit] += 1
@@ -162,10 +171,20 @@ class Invocation(Phased):
             self._model.begin(instance)
 
     def no_instance_left(self) -> None:
-        if not self._answer_offline():
-            admitted = self._admitted
-            failure = None if admitted.target_model is None else self._model.failure
-            self.fail(no_instance_error(admitted, failure))
+        if self._answer_offline():
+            return
+        failure = None if self._admitted.target_model is None else self._model.failure
+        error = no_instance_error(self._admitted, failure, self._placement, self._context)
+        if error is None:
+            self._move(STARTING)
+            self._context.active.begin_start(self)
+            self._placement.wait_for_start()
+        else:
+            self.fail(error)
+
+    def instance_started(self) -> None:
+        self._move(PLACING)
+        self._context.active.end_start(self)
 
     # Called by the wait for a model
 
@@ -229,20 +248,17 @@ class Invocation(Phased):
     def answer_interim(self, status: int, headers: Headers) -> None: ...
 
     def answer_begins(self, status: int, headers: Headers, length: int | None) -> None:
-        if self._admitted.session_id is not None and 200 <= status < 300:
+        admitted, instance = self._admitted, self._placement.instance
+        if admitted.session_id is not None and 200 <= status < 300:
             try:
-                self._answer.add_fields(self._session_fields(self._admitted.session_id, headers))
-            except OSError as error:
-                self.fail(errors.session_not_kept(error))
+                fields = record_session(self._context.sessions, admitted, instance, headers)
+            except AwsError as error:
+                self.fail(error)
                 return
+            self._answer.add_fields(fields)
         self._answer.begin(status, headers, length)
         if self._answer.passing:
             self._begin_relaying()
-
-    def _session_fields(self, session_id: str, headers: Headers) -> bytes:
-        sessions, instance = self._context.sessions, self._placement.instance
-        endpoint, variant = self._admitted.endpoint.name, self._admitted.variant.route.name
-        return sessions.record_answer(session_id, endpoint, variant, instance, headers)
 
     def answer_continues(self, data: bytes) -> None:
         self._answer.add(data)
@@ -370,23 +386,6 @@ class Invocation(Phased):
         if self._pipeline is not None:
             self._pipeline.release()
         self._context.active.remove(self)
-
-    # The access log
-
-    def _log(self, status: int | str, answer_bytes: int) -> None:
-        """Must be called before the body is dropped."""
-        if self._context.access_log is not None:
-            self._metrics.log(status, self._exchange, self._body.size, answer_bytes)
-
-    def _log_error(self, error: AwsError) -> None:
-        if self._exchange.begun:
-            self._log(CUT_OFF, self._relayed_bytes)
-        elif self._context.access_log is not None:
-            self._log(error.status or 400, len(errors.error_body(error)))
-
-    @property
-    def _relayed_bytes(self) -> int:
-        return self._answer.size if self._exchange.begun else 0
 
     # Overridden by streamed invocations
 

@@ -24,7 +24,8 @@ An invocation (invocation.py):
     Each phase may be followed by DONE. SENT, RELAYING and the connections of a pipeline break into
     LOST, where the agent is asked for the reason. Once a container of a pipeline has answered, the
     instance stays: LOADING or LOST takes the place of PLACING. CONNECTING is left out where a
-    connection is idle.
+    connection is idle. PLACING may be followed by STARTING and that by PLACING, where the variant
+    has no instance and calls start one.
 
 A run of a pipeline (pipeline.py); its invocation is in PIPELINE, and at the last container in SENT:
 
@@ -56,6 +57,7 @@ __all__ = [
     "RELAYING",
     "RUN_MOVES",
     "SENT",
+    "STARTING",
     "Phase",
     "PhaseError",
     "Phased",
@@ -69,21 +71,23 @@ class Phase(IntEnum):
     """the body is on its way from the client"""
     PLACING = 2
     """waits for a slot of an instance"""
-    LOADING = 3
+    STARTING = 3
+    """waits for the first instance to start"""
+    LOADING = 4
     """has a slot; waits for its model"""
-    CONNECTING = 4
+    CONNECTING = 5
     """has a slot, and its model; waits for a connection to the container"""
-    PIPELINE = 5
+    PIPELINE = 6
     """passes through the earlier containers of a pipeline"""
-    SENT = 6
+    SENT = 7
     """the container has the request, and this request the connection"""
-    RELAYING = 7
+    RELAYING = 8
     """as SENT; the caller has part of the answer"""
-    ANSWERED = 8
+    ANSWERED = 9
     """the answer is complete, or broke; the connection belongs to others"""
-    LOST = 9
+    LOST = 10
     """the connection broke; waits for the agent to know why"""
-    DONE = 10
+    DONE = 11
     """everything is released"""
 
 
@@ -92,6 +96,7 @@ class Phase(IntEnum):
     IDLE,
     RECEIVING,
     PLACING,
+    STARTING,
     LOADING,
     CONNECTING,
     PIPELINE,
@@ -117,7 +122,8 @@ def _table(**followers: str) -> Moves:
 
 INVOCATION_MOVES = _table(
     RECEIVING="PLACING",
-    PLACING="LOADING CONNECTING SENT PIPELINE",
+    PLACING="STARTING LOADING CONNECTING SENT PIPELINE",
+    STARTING="PLACING",
     LOADING="LOADING PLACING CONNECTING SENT PIPELINE LOST",
     CONNECTING="SENT PLACING",
     PIPELINE="SENT PLACING LOADING LOST",

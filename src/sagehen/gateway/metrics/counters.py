@@ -108,6 +108,13 @@ class VariantCounters(msgspec.Struct, kw_only=True):
     """never sent"""
     offline_results: int = msgspec.field(default=0, name="OfflineResults")
     """answers from offline results, as no instance could"""
+    provisioned_invocations: int = msgspec.field(
+        default=0, name="ServerlessProvisionedConcurrencyInvocations"
+    )
+    spillover_invocations: int = msgspec.field(
+        default=0, name="ServerlessProvisionedConcurrencySpilloverInvocations"
+    )
+    """above the provisioned concurrency"""
     loading_wait_us: int = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_waits: int = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
     in_flight: InFlightCounter = msgspec.field(

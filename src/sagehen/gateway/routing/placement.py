@@ -24,6 +24,9 @@ class PlacementCallbacks(Protocol):
     def no_instance_left(self) -> None:
         """No instance is left to try."""
 
+    def instance_started(self) -> None:
+        """The wait for a start is over: `placed` follows."""
+
 
 class _Released:
     """Replaces the owner of a released placement."""
@@ -31,6 +34,8 @@ class _Released:
     def placed(self, instance: RoutedInstance) -> None: ...
 
     def no_instance_left(self) -> None: ...
+
+    def instance_started(self) -> None: ...
 
 
 _RELEASED = _Released()
@@ -40,10 +45,12 @@ class _State(IntEnum):
     IDLE = 0
     QUEUED = 1
     PLACED = 2
+    WAITING_FOR_START = 3
+    """as QUEUED, while the variant has no instance"""
 
 
 # Bound here, as `_State.IDLE` takes 0.1 µs in Python 3.11.
-_IDLE, _QUEUED, _PLACED = _State
+_IDLE, _QUEUED, _PLACED, _WAITING_FOR_START = _State
 
 
 class Placement:
@@ -99,6 +106,23 @@ class Placement:
         else:
             self._take(instance)
 
+    @property
+    def can_wait_for_start(self) -> bool:
+        """Whether an instance that calls start may answer. One that is there and refused would
+        refuse again."""
+        queue = self._admitted.variant.slot_queue
+        return (
+            queue.starts is not None
+            and self._admitted.instance is None
+            and all(instance.is_retired for instance in self._tried)
+        )
+
+    def wait_for_start(self) -> None:
+        """Waits in the queue; calls the owner's `instance_started`, and then `placed`."""
+        self._state = _WAITING_FOR_START
+        self._admitted.variant.counters.queued.enter()
+        self._admitted.variant.slot_queue.add(self, at_front=self._had_slot)
+
     def find_again(self) -> None:
         """Releases the slot and looks for one, which may be the same."""
         self._release_slot()
@@ -115,7 +139,7 @@ class Placement:
         self._owner = _RELEASED
         if self._state is _PLACED:
             self._release_slot()
-        elif self._state is _QUEUED:
+        elif self._state is not _IDLE:
             self._admitted.variant.slot_queue.remove(self)
             self._leave_queue()
 
@@ -140,12 +164,18 @@ class Placement:
         first = self._admitted.variant.slot_queue.variant.ranked(target_model)[0]
         return instance is first or self._models.holds(instance.model_holder_id, target_model)
 
+    @property
+    def waits_for_start(self) -> bool:
+        return self._state is _WAITING_FOR_START
+
     def slot_available(self) -> None:
         instance = self._choose(self._untried())
         if instance is None:
             # Another gateway has just taken the slot.
             self._admitted.variant.slot_queue.add(self, at_front=True)
         else:
+            if self._state is _WAITING_FOR_START:
+                self._owner.instance_started()
             self._leave_queue()
             self._take(instance)
 

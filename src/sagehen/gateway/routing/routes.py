@@ -16,11 +16,13 @@ from sagehen.frame.routes import (
 )
 from sagehen.frame.routing import rank_by_affinity
 from sagehen.gateway.admission.errors import PRIMARY
-from sagehen.gateway.metrics.counters import Counters, VariantCounters
+from sagehen.gateway.metrics.counters import Counters, InFlightCounter, VariantCounters
+from sagehen.gateway.routing.concurrency import Concurrency
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
 from sagehen.gateway.routing.offline_answers import OfflineAnswers, OfflineStores
 from sagehen.gateway.routing.slot_queue import SlotQueue
+from sagehen.gateway.routing.starts import Starts
 from sagehen.link.upstream import Upstreams, open_upstreams
 
 __all__ = ["Endpoint", "Routes", "Variant"]
@@ -44,9 +46,11 @@ class Variant:
 
     __slots__ = (
         "_ranks",
+        "concurrency",
         "counters",
         "direct",
         "hostname",
+        "in_flight",
         "instance_share",
         "instances",
         "invoked_field",
@@ -64,8 +68,12 @@ class Variant:
         hostname: str = PRIMARY,
         direct: "Mapping[str, Variant] | None" = None,
         offline: OfflineAnswers | None = None,
+        concurrency: Concurrency | None = None,
     ) -> None:
         self.route = route
+        self.concurrency = concurrency
+        """of a serverless variant"""
+        self.in_flight: InFlightCounter | Concurrency = concurrency or counters.in_flight
         self.offline = offline
         """for requests that no instance can answer"""
         self.hostname = hostname
@@ -137,7 +145,10 @@ class Routes:
         clock: Clock,
         inflight: InflightTable,
         offline: OfflineStores,
+        starts: Starts | None = None,
     ) -> None:
+        self._starts = starts
+        """where calls may start instances"""
         self._file = RouteFileReader(file, clock)
         self._counters = counters
         self._clock = clock
@@ -148,6 +159,8 @@ class Routes:
         self._endpoints: dict[str, Endpoint] = {}
         self._instances: dict[_InstanceKey, RoutedInstance] = {}
         self._queues: dict[_QueueKey, SlotQueue] = {}
+        self._concurrencies: dict[tuple[str, str], Concurrency] = {}
+        """by endpoint and variant"""
         self._retired: list[Upstreams] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
@@ -194,6 +207,7 @@ class Routes:
         self._offline.update(_offline_routes(table))
         old_instances, self._instances = self._instances, {}
         old_queues, self._queues = self._queues, {}
+        self._update_concurrencies(table)
         self._endpoints = {
             name: Endpoint(
                 name,
@@ -277,11 +291,33 @@ class Routes:
             instances.append(instance)
         queue_key = (endpoint, route.name, container, is_shadow)
         queue = old_queues.get(queue_key) or SlotQueue(self._inflight)
+        queue.endpoint = endpoint
+        queue.starts = None if route.on_demand is None or is_shadow else self._starts
         self._queues[queue_key] = queue
         counters = self._counters.variant(endpoint, route.name, container)
         first = container or next((each.hostname for each in route.containers), PRIMARY)
         offline = self._offline.get(route.offline_results)
-        return Variant(route, tuple(instances), counters, queue, first, direct, offline)
+        concurrency = self._concurrencies.get((endpoint, route.name))
+        return Variant(
+            route, tuple(instances), counters, queue, first, direct, offline, concurrency
+        )
+
+    def _update_concurrencies(self, table: RouteTable) -> None:
+        """Keeps the counts of serverless variants that stay."""
+        before, self._concurrencies = self._concurrencies, {}
+        for name, route in table.routes.items():
+            for variant in route.variants:
+                if variant.on_demand is None or variant.on_demand.max_concurrency is None:
+                    continue
+                key = (name, variant.name)
+                counters = self._counters.variant(*key)
+                concurrency = before.pop(key, None) or Concurrency(
+                    counters, self._inflight, self._counters.limit_hits
+                )
+                concurrency.update(variant.on_demand)
+                self._concurrencies[key] = concurrency
+        for gone in before.values():
+            gone.retire()
 
     def _instance(
         self, endpoint: str, route: VariantRoute, instance_route: InstanceRoute, container: str

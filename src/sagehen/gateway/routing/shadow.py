@@ -186,6 +186,8 @@ class _Copy(Phased):
     def no_instance_left(self) -> None:
         self._fail()
 
+    def instance_started(self) -> None: ...  # copies do not wait for that
+
     # Called by the connection pool
 
     def connected(self, upstream: Upstream) -> None:

@@ -11,6 +11,7 @@ from sagehen.gateway.routing.inflight import InflightTable
 if TYPE_CHECKING:
     from sagehen.gateway.routing.instance import RoutedInstance
     from sagehen.gateway.routing.routes import Variant
+    from sagehen.gateway.routing.starts import Starts
 
 __all__ = ["SlotQueue", "SlotWaiter"]
 
@@ -45,6 +46,10 @@ class SlotWaiter(Protocol):
     def no_usable_instance(self) -> None:
         """Removed from the queue: no usable instance is left."""
 
+    @property
+    def waits_for_start(self) -> bool:
+        """Whether to wait although there is no usable instance."""
+
 
 class SlotQueue:
     """First come, first served, here and, within milliseconds, across gateways.
@@ -55,6 +60,9 @@ class SlotQueue:
 
     variant: "Variant"
     """of the current route table"""
+    endpoint = ""
+    starts: "Starts | None" = None
+    """of a variant whose calls start instances"""
 
     def __init__(self, inflight: InflightTable) -> None:
         self._inflight = inflight
@@ -71,6 +79,11 @@ class SlotQueue:
     def length(self) -> int:
         return len(self._waiting)
 
+    @property
+    def oldest_since(self) -> float:
+        """Monotonic seconds; only while there are waiters."""
+        return next(iter(self._waiting)).waiting_since
+
     def update(self, variant: "Variant") -> None:
         """Continues with the variant of a new route table."""
         self.variant = variant
@@ -85,6 +98,7 @@ class SlotQueue:
 
     def close(self) -> None:
         """Ends all waits, as the variant is gone."""
+        self.starts = None
         self._publish(None)
         self._column = None
         self._reject_unservable(())
@@ -92,6 +106,8 @@ class SlotQueue:
     def _reject_unservable(self, instances: Sequence["RoutedInstance"]) -> None:
         """Ends waits that no instance can satisfy."""
         for waiter in list(self._waiting):
+            if self.starts is not None and waiter.waits_for_start:
+                continue
             if not any(map(waiter.can_use, instances)):
                 del self._waiting[waiter]
                 waiter.no_usable_instance()
@@ -109,6 +125,8 @@ class SlotQueue:
         self._waiting[waiter] = None
         if at_front:
             self._waiting.move_to_end(waiter, last=False)
+        if self.starts is not None:
+            self.starts.request(self)
         self._publish_oldest()
         self.wake()
 

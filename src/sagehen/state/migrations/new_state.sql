@@ -38,7 +38,7 @@ CREATE TABLE endpoints (
 	failure_reason TEXT, 
 	current JSON, 
 	target JSON, 
-	last_deployment_config JSON, 
+	last_deployment_config JSON, running JSON, 
 	CONSTRAINT pk_endpoints PRIMARY KEY ("key")
 );
 CREATE INDEX ix_endpoints_created_at ON endpoints (created_at);
@@ -81,12 +81,6 @@ CREATE TABLE objects (
 	checksum TEXT, 
 	data BLOB, 
 	CONSTRAINT pk_objects PRIMARY KEY (bucket, "key")
-);
-CREATE TABLE tags (
-	arn VARCHAR(256) NOT NULL, 
-	"key" VARCHAR(128) NOT NULL, 
-	value VARCHAR(256) NOT NULL, 
-	CONSTRAINT pk_tags PRIMARY KEY (arn, "key")
 );
 CREATE TABLE uploads (
 	upload_id VARCHAR(64) NOT NULL, 
@@ -414,6 +408,132 @@ CREATE TABLE transform_progress (
 	updated_at DOUBLE NOT NULL, 
 	CONSTRAINT pk_transform_progress PRIMARY KEY (job_id)
 );
+CREATE TABLE alarms (
+	name VARCHAR(255) NOT NULL, 
+	kind VARCHAR(16) NOT NULL, 
+	arn VARCHAR(512) NOT NULL, 
+	definition JSON NOT NULL, 
+	actions_enabled BOOLEAN NOT NULL, 
+	created_at DOUBLE NOT NULL, 
+	configured_at DOUBLE NOT NULL, 
+	state VARCHAR(24) NOT NULL, 
+	reason TEXT NOT NULL, 
+	reason_data TEXT, 
+	updated_at DOUBLE NOT NULL, 
+	transitioned_at DOUBLE NOT NULL, 
+	evaluation_state VARCHAR(24), 
+	policies_invoked_at DOUBLE, 
+	policy_outcome TEXT, 
+	suppressed_by VARCHAR(16), 
+	suppressed_until DOUBLE, 
+	CONSTRAINT pk_alarms PRIMARY KEY (name)
+);
+CREATE INDEX ix_alarms_kind ON alarms (kind, name);
+CREATE INDEX ix_alarms_suppressed_until ON alarms (suppressed_until);
+CREATE TABLE alarm_children (
+	parent VARCHAR(255) NOT NULL, 
+	child VARCHAR(255) NOT NULL, 
+	is_suppressor BOOLEAN NOT NULL, 
+	CONSTRAINT pk_alarm_children PRIMARY KEY (parent, child, is_suppressor)
+);
+CREATE INDEX ix_alarm_children_child ON alarm_children (child);
+CREATE TABLE alarm_history (
+	item_id INTEGER NOT NULL, 
+	name VARCHAR(255) NOT NULL, 
+	kind VARCHAR(16) NOT NULL, 
+	happened_at DOUBLE NOT NULL, 
+	item_type VARCHAR(24) NOT NULL, 
+	summary TEXT NOT NULL, 
+	data TEXT NOT NULL, 
+	CONSTRAINT pk_alarm_history PRIMARY KEY (item_id)
+);
+CREATE INDEX ix_alarm_history_name ON alarm_history (name, item_id);
+CREATE INDEX ix_alarm_history_happened_at ON alarm_history (happened_at);
+CREATE TABLE fine_samples (
+	series_id INTEGER NOT NULL, 
+	slot INTEGER NOT NULL, 
+	count DOUBLE NOT NULL, 
+	sum DOUBLE NOT NULL, 
+	minimum DOUBLE NOT NULL, 
+	maximum DOUBLE NOT NULL, 
+	buckets BLOB, 
+	CONSTRAINT pk_fine_samples PRIMARY KEY (series_id, slot)
+)
+ WITHOUT ROWID
+
+;
+CREATE TABLE "tags" (
+	arn VARCHAR(512) NOT NULL, 
+	"key" VARCHAR(128) NOT NULL, 
+	value VARCHAR(256) NOT NULL, 
+	CONSTRAINT pk_tags PRIMARY KEY (arn, "key")
+);
+CREATE TABLE scalable_targets (
+	target_id VARCHAR(34) NOT NULL, 
+	resource_id VARCHAR(255) NOT NULL, 
+	dimension VARCHAR(64) NOT NULL, 
+	arn VARCHAR(256) NOT NULL, 
+	minimum INTEGER NOT NULL, 
+	maximum INTEGER NOT NULL, 
+	suspended JSON NOT NULL, 
+	created_at DOUBLE NOT NULL, 
+	adjusted_for VARCHAR(64), 
+	last_out JSON, 
+	last_in JSON, 
+	last_decision TEXT, 
+	decided_at DOUBLE, 
+	CONSTRAINT pk_scalable_targets PRIMARY KEY (target_id), 
+	CONSTRAINT uq_scalable_targets_resource_id UNIQUE (resource_id, dimension)
+);
+CREATE TABLE scaling_policies (
+	policy_id VARCHAR(36) NOT NULL, 
+	target_id VARCHAR(34) NOT NULL, 
+	name VARCHAR(256) NOT NULL, 
+	arn TEXT NOT NULL, 
+	policy_type VARCHAR(32) NOT NULL, 
+	configuration JSON NOT NULL, 
+	alarms JSON NOT NULL, 
+	created_at DOUBLE NOT NULL, 
+	breach JSON, 
+	CONSTRAINT pk_scaling_policies PRIMARY KEY (policy_id), 
+	CONSTRAINT uq_scaling_policies_target_id UNIQUE (target_id, name)
+);
+CREATE TABLE scheduled_actions (
+	action_id VARCHAR(36) NOT NULL, 
+	target_id VARCHAR(34) NOT NULL, 
+	name VARCHAR(256) NOT NULL, 
+	arn TEXT NOT NULL, 
+	schedule VARCHAR(1600) NOT NULL, 
+	timezone VARCHAR(64), 
+	starts_at DOUBLE, 
+	ends_at DOUBLE, 
+	minimum INTEGER, 
+	maximum INTEGER, 
+	created_at DOUBLE NOT NULL, 
+	next_at DOUBLE, 
+	ended_at DOUBLE, 
+	CONSTRAINT pk_scheduled_actions PRIMARY KEY (action_id), 
+	CONSTRAINT uq_scheduled_actions_target_id UNIQUE (target_id, name)
+);
+CREATE INDEX ix_scheduled_actions_next_at ON scheduled_actions (next_at);
+CREATE TABLE scaling_activities (
+	number INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	activity_id VARCHAR(36) NOT NULL, 
+	resource_id VARCHAR(255) NOT NULL, 
+	dimension VARCHAR(64) NOT NULL, 
+	description TEXT NOT NULL, 
+	cause TEXT NOT NULL, 
+	started_at DOUBLE NOT NULL, 
+	ended_at DOUBLE, 
+	status VARCHAR(16) NOT NULL, 
+	message TEXT, 
+	not_scaled JSON, 
+	desired INTEGER, 
+	capacity INTEGER, 
+	"before" INTEGER
+);
+CREATE INDEX ix_scaling_activities_status ON scaling_activities (status);
+CREATE INDEX ix_scaling_activities_resource_id ON scaling_activities (resource_id, dimension, number);
 CREATE TABLE transform_failed_objects (
 	job_id VARCHAR(32) NOT NULL, 
 	"key" TEXT NOT NULL, 

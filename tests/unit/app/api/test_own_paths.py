@@ -118,21 +118,3 @@ async def test_metrics_do_without_an_agent_that_is_away(server: Server) -> None:
         ("sagehen_desired_instances", NAME, "a"): 1,
         ("sagehen_running_instances", NAME, "a"): 0,
     }
-
-
-async def test_metrics_and_the_status_have_the_desired_and_the_running_instances(
-    server: Server,
-) -> None:
-    server.add(
-        endpoint(EndpointStatus.UPDATING, current=deployment("d1", 2), target=deployment("d1", 5)),
-        instance("i1", "d1", IN_SERVICE),
-        instance("i2", "d1", STARTING),
-        instance("i3", "d1", IN_SERVICE, stop_at=1.0),
-        instance("i4", "d0", IN_SERVICE),
-    )
-    figures = await server.figures()
-    assert figures["sagehen_desired_instances", NAME, "a"] == 5
-    assert figures["sagehen_running_instances", NAME, "a"] == 1
-    (described,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
-    (variant,) = described["variants"]
-    assert (variant["desired"], variant["in_service"], variant["scaling"]) == (5, 1, [])

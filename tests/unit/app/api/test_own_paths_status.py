@@ -76,6 +76,24 @@ async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> 
     assert (second["id"], second["state"], second["loaded_models"]) == ("i2", "Starting", None)
 
 
+async def test_metrics_and_the_status_have_the_desired_and_the_running_instances(
+    server: Server,
+) -> None:
+    server.add(
+        endpoint(EndpointStatus.UPDATING, current=deployment("d1", 2), target=deployment("d1", 5)),
+        instance("i1", "d1", IN_SERVICE),
+        instance("i2", "d1", STARTING),
+        instance("i3", "d1", IN_SERVICE, stop_at=1.0),
+        instance("i4", "d0", IN_SERVICE),
+    )
+    figures = await server.figures()
+    assert figures["sagehen_desired_instances", NAME, "a"] == 5
+    assert figures["sagehen_running_instances", NAME, "a"] == 1
+    (described,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+    (variant,) = described["variants"]
+    assert (variant["desired"], variant["in_service"], variant["scaling"]) == (5, 1, [])
+
+
 async def test_the_status_tells_how_queues_stand(server: Server) -> None:
     plan = AsyncPlan(output_path="s3://bucket/out")
     queued = msgspec.structs.replace(deployment("d1", 1), asynchronous=plan)

@@ -17,11 +17,13 @@ __all__ = [
     "HostSample",
     "HostUsage",
     "Sample",
+    "ServerlessLimits",
     "concurrency",
     "dimensions_of",
     "instance_gauges",
     "job_gauges",
     "samples_of",
+    "serverless_samples",
 ]
 
 _SampleKey = tuple[str, ...]
@@ -144,6 +146,12 @@ def samples_of(counts: VariantCounts, of_container: bool) -> Iterator[Sample]:
         yield "InvocationsPerInstance", _evenly(requests, counts.invocations_per_instance)
     if counts.offline_results:
         yield "OfflineResults", of_values({1.0: counts.offline_results})
+    if counts.provisioned_invocations:
+        within = of_values({1.0: counts.provisioned_invocations})
+        yield "ServerlessProvisionedConcurrencyInvocations", within
+    if counts.spillover_invocations:
+        above = of_values({1.0: counts.spillover_invocations})
+        yield "ServerlessProvisionedConcurrencySpilloverInvocations", above
     if counts.cache_lookups:
         yield "ModelCacheHit", _share(counts.cache_hits, counts.cache_lookups)
     if counts.loading_wait_count:
@@ -153,6 +161,31 @@ def samples_of(counts: VariantCounts, of_container: bool) -> Iterator[Sample]:
 def concurrency(in_flight: InFlightTotals) -> Statistics:
     """Returns the concurrency of the last ten seconds."""
     return of_set(1, in_flight.now, in_flight.lowest, in_flight.highest)
+
+
+class ServerlessLimits(NamedTuple):
+    max_concurrency: int
+    provisioned_concurrency: int
+    """0 for none"""
+
+
+def serverless_samples(in_flight: InFlightTotals, limits: ServerlessLimits) -> Iterator[Sample]:
+    """Yields the concurrency of a serverless variant in the last ten seconds, as shares."""
+    most, provisioned = limits
+    yield "ServerlessConcurrentExecutionsUtilization", _scaled(in_flight, 1 / most)
+    if provisioned:
+        within = InFlightTotals(
+            now=min(provisioned, in_flight.now),
+            lowest=min(provisioned, in_flight.lowest),
+            highest=min(provisioned, in_flight.highest),
+        )
+        yield "ServerlessProvisionedConcurrencyExecutions", _scaled(within, 1.0)
+        yield "ServerlessProvisionedConcurrencyUtilization", _scaled(within, 1 / provisioned)
+
+
+def _scaled(in_flight: InFlightTotals, factor: float) -> Statistics:
+    extremes = (in_flight.now, in_flight.lowest, in_flight.highest)
+    return of_set(1, *(value * factor for value in extremes))
 
 
 def _share(hits: int, of: int) -> Statistics:

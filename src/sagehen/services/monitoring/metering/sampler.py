@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from sqlalchemy import Connection
@@ -21,15 +21,17 @@ from sagehen.services.monitoring.cloudwatch.sample_store import (
 from sagehen.services.monitoring.metering.hosts import (
     HostSample,
     HostUsage,
+    ServerlessLimits,
     concurrency,
     dimensions_of,
     instance_gauges,
     job_gauges,
     samples_of,
+    serverless_samples,
 )
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.monitoring.prometheus.exposition import InstanceSample
-from sagehen.services.monitoring.prometheus.gateway_totals import Observations
+from sagehen.services.monitoring.prometheus.gateway_totals import Observations, VariantKey
 from sagehen.state import leases
 from sagehen.state.database import Database
 
@@ -71,8 +73,13 @@ class Sampler:
         clock: Clock,
         holder: str,
         backlogs: Callable[[Connection, float], Iterable[Gauge]],
+        serverless: Callable[[], Mapping[VariantKey, ServerlessLimits]] = dict,
     ) -> None:
-        """`backlogs` reads the queue gauges of asynchronous endpoints at a time."""
+        """Args:
+        backlogs: reads the queue gauges of asynchronous endpoints at a time.
+        serverless: returns the limits of serverless variants.
+        """
+        self._serverless = serverless
         self._settings = settings
         self._database = database
         self._recorder = recorder
@@ -84,10 +91,15 @@ class Sampler:
         self._hosts_due = self._prune_due = -math.inf
         self._hosts = HostUsage()
         self._gauges: list[Gauge] = []
+        self._shares: list[tuple[str, VariantKey, float]] = []
+        """the concurrency of serverless variants: metric, variant, highest value"""
 
     def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
         """Returns recorded values and the last backlogs for Prometheus."""
         measured = self._recorder.measured(endpoints)
+        for name, key, value in self._shares:
+            if key[0] in endpoints:
+                measured.setdefault(name, {})[key] = value
         for name, endpoint, value in self._gauges:
             if endpoint in endpoints:
                 measured.setdefault(name, {})[endpoint,] = value
@@ -128,12 +140,17 @@ class Sampler:
             dimensions = dimensions_of(key)
             for name, statistics in samples_of(counts, bool(key.container)):
                 self._recorder.put(name, dimensions, statistics)
+        serverless = self._serverless()
+        self._shares = []
         for (endpoint, variant), presence in self._observations.present().items():
+            dimensions = {"EndpointName": endpoint, "VariantName": variant}
             self._recorder.put_fine(
-                "ConcurrentRequestsPerModel",
-                {"EndpointName": endpoint, "VariantName": variant},
-                concurrency(presence.in_flight),
+                "ConcurrentRequestsPerModel", dimensions, concurrency(presence.in_flight)
             )
+            if (limits := serverless.get((endpoint, variant))) is not None:
+                for name, statistics in serverless_samples(presence.in_flight, limits):
+                    self._recorder.put(name, dimensions, statistics)
+                    self._shares.append((name, (endpoint, variant), statistics.maximum))
 
     async def _sample_hosts(self) -> None:
         try:

@@ -68,6 +68,12 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
     overhead_latency: Latencies = msgspec.field(default=Latencies(), name="OverheadLatency")
     shadow_copies_dropped: _Count = msgspec.field(default=0, name="ShadowCopiesDropped")
     offline_results: _Count = msgspec.field(default=0, name="OfflineResults")
+    provisioned_invocations: _Count = msgspec.field(
+        default=0, name="ServerlessProvisionedConcurrencyInvocations"
+    )
+    spillover_invocations: _Count = msgspec.field(
+        default=0, name="ServerlessProvisionedConcurrencySpilloverInvocations"
+    )
     loading_wait_sum: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeSum")
     loading_wait_count: _Count = msgspec.field(default=0, name="ModelLoadingWaitTimeCount")
 

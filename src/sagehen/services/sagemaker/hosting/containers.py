@@ -29,6 +29,7 @@ __all__ = [
     "execution_mode",
     "hostnames",
     "offline_results_of",
+    "scales_from_zero",
 ]
 
 ONLY_CONTAINER = "primary"
@@ -118,6 +119,7 @@ def check_containers(call: RequestContext, params: dict[str, Any]) -> None:
     check_execution(execution_mode(params), containers)
     _check_environment(containers)
     _check_offline_results(execution_mode(params), containers)
+    _check_scale_from_zero(containers)
     for container in containers:
         _check_container(call, container)
         check_model_data(call, container, params.get("ExecutionRoleArn"))
@@ -130,6 +132,26 @@ def offline_results_of(definition: dict[str, Any]) -> OfflineResults | None:
         if results is not None:
             return results
     return None
+
+
+SCALE_FROM_ZERO = "SAGEHEN_SCALE_FROM_ZERO"
+"""of a model's container: the first call to a variant without instances starts one"""
+_SWITCHES = {"": False, "false": False, "0": False, "true": True, "1": True}
+
+
+def scales_from_zero(definition: dict[str, Any]) -> bool:
+    """Whether a variable of the model asks for it, which CreateModel has checked."""
+    return any(
+        _SWITCHES.get(container.get("Environment", {}).get(SCALE_FROM_ZERO, "").lower(), False)
+        for container in containers_of(definition)
+    )
+
+
+def _check_scale_from_zero(containers: Sequence[_Container]) -> None:
+    for container in containers:
+        value = container.get("Environment", {}).get(SCALE_FROM_ZERO, "")
+        if value.lower() not in _SWITCHES:
+            raise refused(f"{SCALE_FROM_ZERO} is {value[:40]!r}; it must be true or false.")
 
 
 def container_specs(

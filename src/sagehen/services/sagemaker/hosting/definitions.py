@@ -17,6 +17,7 @@ from sagehen.services.sagemaker.hosting.records import (
     EndpointConfigRecord,
     ModelRecord,
 )
+from sagehen.services.sagemaker.hosting.serverless import check_serverless_models
 from sagehen.services.sagemaker.hosting.variants import (
     check_config,
     check_offline_models,
@@ -163,6 +164,7 @@ def create_endpoint_config(call: RequestContext, params: dict[str, Any]) -> dict
         check_shadow_models(params, used)
         check_async_models(params, used)
         check_offline_models(params, used)
+        check_serverless_models(params, used)
         return ENDPOINT_CONFIGS.insert(call, connection, params, given_tags)
 
 

@@ -29,6 +29,7 @@ from sagehen.services.sagemaker.hosting.records import (
     EndpointStatus,
     VariantPlan,
 )
+from sagehen.services.sagemaker.hosting.serverless import check_serverless_models
 from sagehen.services.sagemaker.hosting.variants import (
     check_offline_models,
     check_shadow_models,
@@ -76,6 +77,7 @@ def copy_config(
     check_shadow_models(config.definition, used)
     check_async_models(config.definition, used)
     check_offline_models(config.definition, used)
+    check_serverless_models(config.definition, used)
     count = len(config.definition["ProductionVariants"])
     return Deployment(
         deployment_id=uuid.uuid4().hex,
@@ -98,8 +100,12 @@ def retain(new: Deployment, old: Deployment, excluded: list[str]) -> Deployment:
 
     def inherit(variant: VariantPlan, before: VariantPlan) -> VariantPlan:
         keeps_count = "DesiredInstanceCount" in excluded
-        # A variant without a model has no instances, whatever the other one has.
-        changes_kind = variant.runs_no_model is not before.runs_no_model
+        # A variant without a model has no instances, whatever the other one has; a serverless one
+        # has what its own ServerlessConfig says.
+        changes_kind = (
+            variant.runs_no_model is not before.runs_no_model
+            or (variant.serverless or before.serverless) is not None
+        )
         counts = variant if keeps_count or changes_kind else before
         weights = variant if "DesiredWeight" in excluded else before
         return msgspec.structs.replace(

@@ -14,6 +14,7 @@ from sagehen.services.sagemaker.hosting.records import (
     InstanceRecord,
     VariantPlan,
 )
+from sagehen.services.sagemaker.hosting.serverless import describe_serverless
 
 __all__ = ["describe", "summarize"]
 
@@ -111,7 +112,8 @@ def _pending(
         summary = _variant(variant, variant, running[target.deployment_id, variant.name], target)
         # A new deployment has no traffic yet.
         summary["CurrentWeight"] = 0.0
-        summary["InstanceType"] = variant.instance_type
+        if variant.serverless is None:
+            summary["InstanceType"] = variant.instance_type
         summary["VariantStatus"] = [_status("Creating", record)]
         return summary
 
@@ -145,9 +147,15 @@ def _variant(
         ],
         "CurrentWeight": variant.weight,
         "DesiredWeight": desired.weight,
-        "CurrentInstanceCount": count,
-        "DesiredInstanceCount": desired.instance_count,
     }
+    if variant.serverless is not None:
+        summary["CurrentServerlessConfig"] = describe_serverless(variant.serverless)
+        summary["DesiredServerlessConfig"] = describe_serverless(
+            desired.serverless or variant.serverless
+        )
+    else:
+        summary["CurrentInstanceCount"] = count
+        summary["DesiredInstanceCount"] = desired.instance_count
     if variant.strategy is not RoutingStrategy.RANDOM:
         summary["RoutingConfig"] = {"RoutingStrategy": variant.strategy.value}
     return summary

@@ -32,6 +32,7 @@ ENDPOINTS = NamedTable(
         Column("current", JSON(none_as_null=True)),
         Column("target", JSON(none_as_null=True)),
         Column("last_deployment_config", JSON(none_as_null=True)),
+        Column("running", JSON(none_as_null=True)),
     ),
     EndpointRecord,
 )

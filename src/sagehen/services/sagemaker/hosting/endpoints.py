@@ -43,6 +43,7 @@ from sagehen.services.sagemaker.hosting.records import (
     VariantPlan,
 )
 from sagehen.services.sagemaker.hosting.scaled_variants import check_scaled_variants
+from sagehen.services.sagemaker.hosting.serverless import change_serverless, check_conversion
 from sagehen.services.sagemaker.hosting.variants import check_weights
 from sagehen.services.sagemaker.tags import check_tags
 from sagehen.wire.errors import AwsError
@@ -152,6 +153,7 @@ def update_endpoint(call: RequestContext, params: dict[str, Any]) -> dict[str, A
             raise _same_config(call, target)
         _check_same_kind(record, current, target)
         check_scaled_variants(connection, record, current, target)
+        check_conversion(current, target)
         if params.get("RetainAllVariantProperties"):
             target = retain(target, current, excluded)
             _check_weights(target)
@@ -303,15 +305,14 @@ def _by_variant(changes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         name = change["VariantName"]
         if name in by_name:
             raise refused(f'The variant name "{name}" was non-unique within the request.')
-        if "ServerlessUpdateConfig" in change:
-            raise not_built("serverless inference (ServerlessUpdateConfig)")
         by_name[name] = change
     return by_name
 
 
 def _check_counts(current: Deployment, changes: Iterable[dict[str, Any]]) -> None:
-    """Refuses counts of 0: only asynchronous requests can wait for an instance to start."""
+    """Refuses counts of 0 where no request can wait for an instance to start."""
     without_model = {variant.name for variant in current.variants if variant.runs_no_model}
+    from_zero = {variant.name for variant in current.all_variants if variant.scales_from_zero}
     for change in changes:
         count = change.get("DesiredInstanceCount")
         if change["VariantName"] in without_model:
@@ -320,10 +321,11 @@ def _check_counts(current: Deployment, changes: Iterable[dict[str, Any]]) -> Non
                     f"Production variant {change['VariantName']} runs no model "
                     "(SAGEHEN_OFFLINE_RESULTS_ONLY), so its DesiredInstanceCount must be 0."
                 )
-        elif count == 0:
+        elif count == 0 and change["VariantName"] not in from_zero:
             raise refused(
                 f"Production variant {change['VariantName']} needs a DesiredInstanceCount of at "
-                "least 1: only asynchronous endpoints may have none."
+                "least 1: only asynchronous endpoints may have none, and models with the variable "
+                "SAGEHEN_SCALE_FROM_ZERO."
             )
 
 
@@ -340,6 +342,7 @@ def _check_same_kind(record: EndpointRecord, current: Deployment, target: Deploy
 def _changed(variant: VariantPlan, change: dict[str, Any] | None) -> VariantPlan:
     if change is None:
         return variant
+    variant = change_serverless(variant, change)
     return msgspec.structs.replace(
         variant,
         weight=change.get("DesiredWeight", variant.weight),

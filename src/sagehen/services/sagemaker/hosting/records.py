@@ -19,6 +19,7 @@ __all__ = [
     "EndpointStatus",
     "InstanceRecord",
     "ModelRecord",
+    "ServerlessPlan",
     "VariantPlan",
 ]
 
@@ -53,6 +54,16 @@ class EndpointConfigRecord(DefinedRecord, frozen=True, kw_only=True):
     """An endpoint config."""
 
 
+class ServerlessPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """ServerlessConfig of a variant."""
+
+    memory_mb: int
+    max_concurrency: int
+    """the most requests at once; more are throttled"""
+    provisioned_concurrency: int | None = None
+    """requests at once for which instances are kept running"""
+
+
 class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The model, instances and limits of a production or shadow variant."""
 
@@ -67,6 +78,15 @@ class VariantPlan(msgspec.Struct, frozen=True, kw_only=True):
     download_timeout_seconds: float = 3600
     offline_results: OfflineResults | None = None
     """Answers while no instance can; with `only`, the variant has none."""
+    serverless: ServerlessPlan | None = None
+    """With it, `instance_count` is what provisioned concurrency needs at least."""
+    scales_from_zero: bool = False
+    """The first call to the variant starts an instance where `instance_count` is 0."""
+
+    @property
+    def starts_on_demand(self) -> bool:
+        """Whether calls start instances beyond `instance_count`."""
+        return self.serverless is not None or (self.scales_from_zero and self.instance_count == 0)
 
     @property
     def runs_no_model(self) -> bool:
@@ -108,6 +128,8 @@ class EndpointRecord(NamedRecord, frozen=True, kw_only=True):
     target: Deployment | None = None
     """the deployment under way"""
     last_deployment_config: dict[str, Any] | None = None
+    running: dict[str, int] | None = None
+    """by variant: instances that calls have started and that run until they are idle"""
 
 
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sagehen.base.errors import Invalid
-from sagehen.frame.instance_types import require_instance_type
+from sagehen.frame.instance_types import require_instance_type, serverless_type
 from sagehen.frame.routes import RoutingStrategy
 from sagehen.services.sagemaker.async_inference.config import check_async_config
 from sagehen.services.sagemaker.errors import not_built, refused
@@ -14,8 +14,14 @@ from sagehen.services.sagemaker.hosting.containers import (
     containers_of,
     execution_mode,
     offline_results_of,
+    scales_from_zero,
 )
 from sagehen.services.sagemaker.hosting.records import ModelRecord, VariantPlan
+from sagehen.services.sagemaker.hosting.serverless import (
+    check_serverless,
+    least_instances,
+    plan_serverless,
+)
 from sagehen.wire.errors import AwsError
 
 __all__ = [
@@ -100,6 +106,8 @@ def _not_with_shadows(feature: str) -> AwsError:
 
 STARTUP_SECONDS = 480
 """Until `/ping` answers: SageMaker's default."""
+SERVERLESS_STARTUP_SECONDS = 180
+"""the same for serverless variants"""
 DOWNLOAD_SECONDS = 3600
 """For model data: SageMaker's maximum; its default is not known."""
 
@@ -108,7 +116,6 @@ _UNBUILT = {
     "CrossRegionTrafficConfig": "traffic across regions (CrossRegionTrafficConfig)",
 }
 _UNBUILT_OF_VARIANT = {
-    "ServerlessConfig": "serverless inference (ServerlessConfig)",
     "InstancePools": "a pool of instance types (InstancePools)",
     "VariantInstanceProvisionTimeoutInSeconds": "a pool of instance types (InstancePools)",
     "AcceleratorType": "Elastic Inference (AcceleratorType)",
@@ -121,6 +128,7 @@ def check_config(params: dict[str, Any]) -> None:
     """Checks CreateEndpointConfig's parameters, all but whether its models exist."""
     check_shadow(params)
     check_async_config(params)
+    check_serverless(params)
     _refuse_unbuilt(params, _UNBUILT)
     # EnableCapture defaults to true.
     if "DataCaptureConfig" in params and params["DataCaptureConfig"].get("EnableCapture", True):
@@ -152,14 +160,21 @@ def plan_variant(
     variant: dict[str, Any], model: ModelRecord, versions: Mapping[str, str]
 ) -> VariantPlan:
     """Returns a variant with its model copied; `versions` are ETags of model data by address."""
-    startup = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", STARTUP_SECONDS)
+    is_serverless = "ServerlessConfig" in variant
+    longest = SERVERLESS_STARTUP_SECONDS if is_serverless else STARTUP_SECONDS
+    startup = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", longest)
     download = variant.get("ModelDataDownloadTimeoutInSeconds", DOWNLOAD_SECONDS)
     results = offline_results_of(model.definition)
     runs_no_model = results is not None and results.only
+    serverless = plan_serverless(variant.get("ServerlessConfig"))
+    if serverless is not None:
+        instance_type, count = serverless_type(serverless.memory_mb), least_instances(serverless)
+    else:
+        instance_type, count = variant["InstanceType"], variant["InitialInstanceCount"]
     return VariantPlan(
         name=variant["VariantName"],
-        instance_type=variant["InstanceType"],
-        instance_count=0 if runs_no_model else variant["InitialInstanceCount"],
+        instance_type=instance_type,
+        instance_count=0 if runs_no_model else count,
         weight=variant.get("InitialVariantWeight", 1.0),
         containers=container_specs(model.definition, versions),
         mode=execution_mode(model.definition),
@@ -169,6 +184,8 @@ def plan_variant(
         startup_timeout_seconds=startup,
         download_timeout_seconds=download,
         offline_results=results,
+        serverless=serverless,
+        scales_from_zero=scales_from_zero(model.definition) and not runs_no_model,
     )
 
 
@@ -179,16 +196,21 @@ def _check_variant(variant: dict[str, Any]) -> None:
         raise refused("ManagedInstanceScaling is only supported for inference component endpoints.")
     if "ModelName" not in variant:
         raise not_built(f"an inference component endpoint (variant {name} has no ModelName)")
+    if "ServerlessConfig" not in variant:
+        _check_instances(variant)
+    strategy = variant.get("RoutingConfig", {}).get("RoutingStrategy", RoutingStrategy.RANDOM)
+    if strategy not in list(RoutingStrategy):
+        raise not_built(f"the routing strategy {strategy}")
+
+
+def _check_instances(variant: dict[str, Any]) -> None:
     for member in ("InstanceType", "InitialInstanceCount"):
         if member not in variant:
-            raise refused(f"Production variant {name} needs {member}.")
+            raise refused(f"Production variant {variant['VariantName']} needs {member}.")
     try:
         require_instance_type(variant["InstanceType"])
     except Invalid as error:
         raise refused(str(error)) from error
-    strategy = variant.get("RoutingConfig", {}).get("RoutingStrategy", RoutingStrategy.RANDOM)
-    if strategy not in list(RoutingStrategy):
-        raise not_built(f"the routing strategy {strategy}")
 
 
 def _refuse_unbuilt(params: dict[str, Any], unbuilt: dict[str, str]) -> None:

@@ -122,7 +122,6 @@ def test_managed_instance_scaling_is_of_components_only(server, refusal):
 @pytest.mark.parametrize(
     ("member", "value"),
     [
-        ("ServerlessConfig", {"MemorySizeInMB": 1024, "MaxConcurrency": 1}),
         ("InstancePools", [{"InstanceType": "ml.m5.large"}]),
         ("AcceleratorType", "ml.eia2.medium"),
         ("CoreDumpConfig", {"DestinationS3Uri": "s3://bucket/dump"}),

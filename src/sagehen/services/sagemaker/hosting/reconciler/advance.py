@@ -70,7 +70,7 @@ def advance(
         return _fail(endpoint, failed[0].failure_reason or _UNKNOWN_REASON, now)
     if reason := failure_of(target, stores):
         return _fail(endpoint, reason, now)
-    if _complete(target, of_target, retried) and are_ready(target, stores):
+    if _complete(endpoint, target, of_target, retried) and are_ready(target, stores):
         return _in_service(endpoint, target, now)
     return endpoint
 
@@ -87,9 +87,19 @@ def desired_variants(endpoint: EndpointRecord | None) -> dict[VariantKey, Varian
         for variant in deployment.all_variants:
             key = (deployment.deployment_id, variant.name)
             other = desired.get(key, variant).instance_count
-            count = max(other, variant.instance_count)
+            count = max(other, _required(variant, deployment, endpoint.current))
+            if variant.starts_on_demand:
+                count = max(count, (endpoint.running or {}).get(variant.name, 0))
             desired[key] = msgspec.structs.replace(variant, instance_count=count)
     return desired
+
+
+def _required(variant: VariantPlan, deployment: Deployment, current: Deployment | None) -> int:
+    """Returns the instances without which a deployment does not come into service: one of a new
+    serverless variant proves that its model starts."""
+    is_new = current is None or current.deployment_id != deployment.deployment_id
+    proof = int(variant.serverless is not None and is_new)
+    return max(variant.instance_count, proof)
 
 
 def variant_key(instance: InstanceRecord) -> VariantKey:
@@ -106,14 +116,20 @@ def _grows(current: Deployment | None, target: Deployment) -> bool:
 
 
 def _complete(
-    target: Deployment, instances: Sequence[InstanceRecord], retried: Collection[str]
+    endpoint: EndpointRecord,
+    target: Deployment,
+    instances: Sequence[InstanceRecord],
+    retried: Collection[str],
 ) -> bool:
     settled = Counter(
         instance.variant_name
         for instance in instances
         if instance.state is InstanceState.IN_SERVICE or instance.instance_id in retried
     )
-    return all(settled[variant.name] >= variant.instance_count for variant in target.all_variants)
+    return all(
+        settled[variant.name] >= _required(variant, target, endpoint.current)
+        for variant in target.all_variants
+    )
 
 
 def _in_service(endpoint: EndpointRecord, target: Deployment, now: float) -> EndpointRecord:

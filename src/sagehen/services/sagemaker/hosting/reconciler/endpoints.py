@@ -4,14 +4,16 @@ The loop asks the agent after that.
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import msgspec
 from sqlalchemy import Connection
 
 from sagehen.frame import tags
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
+from sagehen.frame.context import Record
+from sagehen.frame.instance_types import is_serverless
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
@@ -19,7 +21,9 @@ from sagehen.services.sagemaker.hosting import (
 from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
+from sagehen.services.sagemaker.hosting.demand import Demand, VariantUse
 from sagehen.services.sagemaker.hosting.events import endpoint_event
+from sagehen.services.sagemaker.hosting.reconciler.on_demand import Room
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
     EndpointStep,
     Facts,
@@ -32,6 +36,12 @@ from sagehen.services.sagemaker.hosting.reconciler.routes import (
     Departures,
     RouteFile,
     build_routes,
+)
+from sagehen.services.sagemaker.hosting.reconciler.rows import (
+    EndpointRows,
+    read_rows,
+    rows_after,
+    starts_on_demand,
 )
 from sagehen.services.sagemaker.hosting.records import (
     EndpointRecord,
@@ -47,58 +57,71 @@ from sagehen.services.sagemaker.offline_results.stores import (
 from sagehen.state.database import Database
 from sagehen.state.leases import Lease
 
-__all__ = ["EndpointPass", "EndpointRows", "InstanceRequests", "make_rows", "rows_after"]
+__all__ = ["EndpointPass", "InstanceRequests", "OnDemand"]
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class EndpointRows:
-    """Rows by endpoint name; instances may remain of deleted endpoints."""
+@dataclass(frozen=True, kw_only=True)
+class OnDemand:
+    """What starts and stops instances on demand.
 
-    endpoints: Mapping[str, EndpointRecord]
-    instances: Mapping[str, tuple[InstanceRecord, ...]]
+    Args:
+        record: counts values of metrics.
+    """
 
-    @property
-    def names(self) -> list[str]:
-        return sorted(self.endpoints.keys() | self.instances.keys())
+    demand: Demand
+    idle_seconds: float
+    max_instances: int
+    free_memory: Callable[[], int]
+    record: Record = lambda name, dimensions, value: None
 
-    @property
-    def instance_ids(self) -> set[str]:
-        return {instance.instance_id for group in self.instances.values() for instance in group}
-
-
-def make_rows(
-    endpoints: Iterable[EndpointRecord], instances: Iterable[InstanceRecord]
-) -> EndpointRows:
-    groups: defaultdict[str, list[InstanceRecord]] = defaultdict(list)
-    for instance in instances:
-        groups[instance.endpoint_name].append(instance)
-    return EndpointRows(
-        {endpoint.name: endpoint for endpoint in endpoints},
-        {name: tuple(group) for name, group in groups.items()},
-    )
-
-
-def rows_after(rows: EndpointRows, planned: Mapping[str, EndpointStep]) -> EndpointRows:
-    endpoints = dict(rows.endpoints)
-    groups = dict(rows.instances)
-    for name, step in planned.items():
-        if step.gone is not None:
-            del endpoints[name]
-        elif step.endpoint is not None:
-            endpoints[name] = step.endpoint
-        changed = {instance.instance_id: instance for instance in step.changed}
-        remaining = [
-            instance
-            for instance in groups.get(name, ())
-            if instance.instance_id not in step.dropped
-        ]
-        groups[name] = (
-            *(changed.get(instance.instance_id, instance) for instance in remaining),
-            *step.added,
+    def room(self, rows: EndpointRows) -> Room:
+        if not any(map(starts_on_demand, rows.endpoints.values())):
+            return Room()
+        return Room(
+            idle_seconds=self.idle_seconds,
+            free_instances=self.max_instances - len(rows.instance_ids),
+            free_memory_bytes=self.free_memory(),
         )
-    return EndpointRows(endpoints, groups)
+
+    def uses(self, endpoint: EndpointRecord | None, rows: EndpointRows) -> Mapping[str, VariantUse]:
+        if endpoint is None or endpoint.current is None or not starts_on_demand(endpoint):
+            return {}
+        variants = [variant.name for variant in endpoint.current.all_variants]
+        uses = self.demand.of_endpoint(endpoint.name, variants)
+        backlog = rows.backlogs.get(endpoint.name, 0)
+        return uses if not backlog else dict.fromkeys(variants, self.demand.queued(backlog))
+
+    def follow(self, rows: EndpointRows) -> None:
+        self.demand.follow(
+            {
+                (endpoint.name, variant.name): variant.serverless
+                for endpoint in rows.endpoints.values()
+                if endpoint.current is not None
+                for variant in endpoint.current.all_variants
+                if variant.starts_on_demand
+            }
+        )
+
+    def note_starts(
+        self, before: Iterable[InstanceRecord], step: EndpointStep, reports: Reports | None
+    ) -> None:
+        """Counts the starts of serverless instances, once each."""
+        served = {each.instance_id for each in before if each.state is InstanceState.IN_SERVICE}
+        for instance in step.changed:
+            report = (reports or {}).get(instance.instance_id)
+            if (
+                report is not None
+                and report.state is InstanceState.IN_SERVICE
+                and instance.instance_id not in served
+                and is_serverless(instance.spec.instance_type)
+            ):
+                dimensions = {
+                    "EndpointName": instance.endpoint_name,
+                    "VariantName": instance.variant_name,
+                }
+                self.record("ModelSetupTime", dimensions, report.setup_seconds * 1e6)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +133,8 @@ class InstanceRequests:
     stores: tuple[StoreRequest, ...] = ()
     """all stores of offline results that are needed"""
     wake_at: float | None
+    idle_at: float | None = None
+    """when an instance that calls have started may be stopped"""
     settled: bool
     """Only an operation or a report can change anything."""
 
@@ -124,8 +149,12 @@ class EndpointPass:
         lease: Lease,
         new_id: Callable[[], str],
         on_routes: Callable[[], None] = lambda: None,
+        on_demand: OnDemand | None = None,
     ) -> None:
         self._on_routes = on_routes
+        self._on_demand = on_demand
+        self._room = Room()
+        self._rows = EndpointRows({}, {})
         self._busy: frozenset[str] = frozenset()
         self._stores = NO_STORES
         self._database = database
@@ -153,7 +182,9 @@ class EndpointPass:
             OSError: the routes cannot be written; nothing may be stopped before that.
         """
         self._busy, self._stores = busy, stores
-        rows = self._read()
+        rows = self._rows = self._read()
+        if self._on_demand is not None:
+            self._room = self._on_demand.room(rows)
         planned = {name: self._plan(name, rows, reports, now) for name in rows.names}
         # Before the rows: clients may invoke as soon as they read `InService`, and dead addresses
         # must go first.
@@ -163,6 +194,8 @@ class EndpointPass:
         if any(step.writes for step in steps):
             rows = self._read()
             self._publish(rows, reports, now)
+        if self._on_demand is not None:
+            self._on_demand.follow(rows)
         return self._requests(steps, rows, reports, now)
 
     def _requests(
@@ -172,12 +205,14 @@ class EndpointPass:
         stop += leftovers(rows.instance_ids, reports) if reports is not None else ()
         settle = {instance_id: self._departures.settle_at(instance_id, now) for instance_id in stop}
         times = [step.wake_at for step in steps] + list(settle.values())
+        idle = [step.idle_at for step in steps if step.idle_at is not None]
         start = tuple(spec for step in steps for spec in step.start)
         return InstanceRequests(
             start=start,
             stop=tuple(instance_id for instance_id in stop if settle[instance_id] is None),
             stores=requested_stores(rows.endpoints.values()),
             wake_at=min((at for at in times if at is not None), default=None),
+            idle_at=min(idle, default=None),
             settled=not (start or stop) and _at_rest(rows),
         )
 
@@ -189,7 +224,7 @@ class EndpointPass:
 
     def _read(self) -> EndpointRows:
         with self._database.read() as connection:
-            return make_rows(endpoints.all(connection), instances.all(connection))
+            return read_rows(connection)
 
     def _publish(self, rows: EndpointRows, reports: Reports | None, now: float) -> None:
         before = self._routes.routes
@@ -220,6 +255,8 @@ class EndpointPass:
             retries=self._retries,
             busy=self._busy,
             stores=self._stores,
+            uses=self._on_demand.uses(endpoint, self._rows) if self._on_demand else {},
+            room=self._room,
             now=now,
         )
 
@@ -238,7 +275,11 @@ class EndpointPass:
             if endpoint and step.endpoint and step.endpoint.status is not endpoint.status:
                 labels = tags.get(connection, endpoint.arn)
                 put_event(connection, endpoint_event(step.endpoint, labels, now))
-        _log_step(name, step)
+        if self._on_demand is not None:
+            self._on_demand.note_starts(of_endpoint, step, reports)
+        # Endpoints share the room.
+        self._room = replace(self._room, free_instances=self._room.free_instances - len(step.added))
+        _log_step(name, step, endpoint)
         return step
 
 
@@ -268,10 +309,13 @@ def _write(connection: Connection, step: EndpointStep) -> None:
         endpoints.delete(connection, step.gone.name)
 
 
-def _log_step(name: str, step: EndpointStep) -> None:
+def _log_step(name: str, step: EndpointStep, before: EndpointRecord | None) -> None:
+    for change in step.running:
+        about = {"action": "running", "endpoint": name, **msgspec.structs.asdict(change)}
+        log.info("Calls change how many instances run.", extra=about)
     if step.gone is not None:
         log.info("An endpoint is gone.", extra={"action": "endpoint_gone", "endpoint": name})
-    elif step.endpoint is not None:
+    elif step.endpoint is not None and (before is None or _is_moved(before, step.endpoint)):
         about = {
             "action": "endpoint_moved",
             "endpoint": name,
@@ -280,3 +324,7 @@ def _log_step(name: str, step: EndpointStep) -> None:
         }
         level = logging.WARNING if step.endpoint.failure_reason else logging.INFO
         log.log(level, "An endpoint has a new status.", extra=about)
+
+
+def _is_moved(before: EndpointRecord, after: EndpointRecord) -> bool:
+    return msgspec.structs.replace(before, running=after.running) != after

@@ -3,6 +3,7 @@
 wake (api's hint · agent's report · time) → hold the lease → pass: rows, then routes → ask the agent
 """
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Sequence
@@ -16,7 +17,7 @@ from sagehen.frame.container_specs import (
 )
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.services.sagemaker.offline_results.stores import StoreRequest, StoreStates
 from sagehen.state.database import Database
@@ -65,6 +66,7 @@ class EndpointLoop(LeasedLoop):
         source: random.Random | None = None,
         busy: Callable[[], frozenset[str]] = frozenset,
         on_routes: Callable[[], None] = lambda: None,
+        on_demand: OnDemand | None = None,
     ) -> None:
         """Args:
         busy: ids of instances that finish their work before they are stopped, unless their
@@ -81,7 +83,9 @@ class EndpointLoop(LeasedLoop):
             self._lease.lease,
             lambda: new_instance_id(chosen),
             on_routes,
+            on_demand,
         )
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._instances = AgentInstances(agent, InstanceOwner.ENDPOINT, clock, self._wake.set)
 
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
@@ -91,10 +95,20 @@ class EndpointLoop(LeasedLoop):
         reports, busy, stores = self._instances.reports, self._busy(), self._stores.states
         requests = await in_thread(lambda: self._pass.run(reports, self._clock.now(), busy, stores))
         self._stores.require(requests.stores, stores)
+        self._wake_at(requests.idle_at)
         await self._instances.request(requests.start, requests.stop)
         if requests.wake_at is not None:
             return max(0.0, requests.wake_at - self._clock.now())
         return None if requests.settled and reports is not None else LONGEST_REST_SECONDS
+
+    def _wake_at(self, idle_at: float | None) -> None:
+        """Sets a timer, so that the loop need not look each second until an instance is idle."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
+        if idle_at is not None:
+            delay = max(0.0, idle_at - self._clock.now())
+            self._idle_timer = asyncio.get_running_loop().call_later(delay, self.hint)
 
     async def stand_by(self) -> None:
         leader = await in_thread(self._lease.other_holder)

@@ -8,11 +8,18 @@ import msgspec
 
 from sagehen.base.retry import LONGEST_BACKOFF_SECONDS, backoff_seconds
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
+from sagehen.services.sagemaker.hosting.demand import VariantUse
 from sagehen.services.sagemaker.hosting.reconciler.advance import (
     VariantKey,
     advance,
     desired_variants,
     variant_key,
+)
+from sagehen.services.sagemaker.hosting.reconciler.on_demand import (
+    Followed,
+    Room,
+    RunningChange,
+    follow_demand,
 )
 from sagehen.services.sagemaker.hosting.records import (
     EndpointRecord,
@@ -57,6 +64,9 @@ class Facts:
     busy: frozenset[str] = frozenset()
     """Ids of instances with asynchronous requests, which may take an hour."""
     stores: StoreStates = NO_STORES
+    uses: Mapping[str, VariantUse] = field(default_factory=dict)
+    """By name: calls to variants that start on demand."""
+    room: Room = field(default_factory=Room)
     now: float
 
 
@@ -75,7 +85,11 @@ class EndpointStep:
     stop: tuple[str, ...] = ()
     retries: Mapping[str, Retry] = field(default_factory=dict)
     """Replaces `Facts.retries`."""
+    running: tuple[RunningChange, ...] = ()
+    """Why instances were started or stopped by calls, for the log."""
     wake_at: float | None = None
+    idle_at: float | None = None
+    """when instances that calls have started may have been idle for long enough"""
 
     @property
     def writes(self) -> bool:
@@ -93,6 +107,8 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
     endpoint = facts.endpoint and advance(
         facts.endpoint, active, facts.retries, facts.now, facts.stores
     )
+    followed = _follow(endpoint, active, facts)
+    endpoint = followed.endpoint if followed else None
     desired = desired_variants(endpoint)
     surplus = _surplus(active, desired, facts.busy)
     stop_at = facts.now + _drain_seconds(endpoint)
@@ -114,7 +130,19 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
         start=_to_start(after, facts, retries),
         stop=_to_stop(after, facts, endpoint),
         retries=retries,
+        running=followed.changes if followed else (),
         wake_at=_wake_at(after, retries, facts.now),
+        idle_at=followed.wake_at if followed else None,
+    )
+
+
+def _follow(
+    endpoint: EndpointRecord | None, active: tuple[InstanceRecord, ...], facts: Facts
+) -> Followed | None:
+    if endpoint is None or facts.endpoint is None:
+        return None
+    return follow_demand(
+        endpoint, facts.endpoint, active, facts.reports, facts.uses, facts.room, facts.now
     )
 
 

@@ -20,6 +20,7 @@ from sagehen.frame.routes import (
     ContainerRoute,
     ExecutionMode,
     InstanceRoute,
+    OnDemandRoute,
     Route,
     RouteTable,
     VariantRoute,
@@ -78,6 +79,8 @@ def with_columns(routes: Mapping[str, Route], before: Mapping[str, Route]) -> di
 
 def _columns(route: Route) -> Iterator[tuple[str, int | None]]:
     for variant in route.all_variants:
+        if variant.on_demand is not None and variant.on_demand.max_concurrency is not None:
+            yield _variant_key(route, variant), variant.on_demand.inflight_column
         for instance in variant.instances:
             keys = _keys(variant, instance)
             if keys:
@@ -86,6 +89,11 @@ def _columns(route: Route) -> Iterator[tuple[str, int | None]]:
                 )
             else:
                 yield instance.instance_id, instance.inflight_column
+
+
+def _variant_key(route: Route, variant: VariantRoute) -> str:
+    # No instance's id has a slash before its container's hostname.
+    return f"/{route.endpoint_name}/{variant.name}"
 
 
 def _keys(variant: VariantRoute, instance: InstanceRoute) -> list[str]:
@@ -100,7 +108,11 @@ def _with_columns(route: Route, columns: Mapping[str, int]) -> Route:
             _with_column(instance, _keys(variant, instance), columns)
             for instance in variant.instances
         )
-        return replace(variant, instances=instances)
+        on_demand = variant.on_demand
+        if on_demand is not None and on_demand.max_concurrency is not None:
+            column = columns.get(_variant_key(route, variant))
+            on_demand = replace(on_demand, inflight_column=column)
+        return replace(variant, instances=instances, on_demand=on_demand)
 
     return replace(
         route,
@@ -229,6 +241,7 @@ def _route(
             containers=_containers(variant),
             mode=variant.mode,
             offline_results=offline_route(deployment.deployment_id, variant, stores),
+            on_demand=_on_demand(variant),
         )
 
     return Route(
@@ -236,6 +249,16 @@ def _route(
         variants=tuple(map(route_variant, deployment.variants)),
         shadow=None if deployment.shadow is None else route_variant(deployment.shadow),
         asynchronous=deployment.asynchronous,
+    )
+
+
+def _on_demand(variant: VariantPlan) -> OnDemandRoute | None:
+    if variant.serverless is None:
+        # With instances too: those that wait must not fail when others raise the count.
+        return OnDemandRoute() if variant.scales_from_zero else None
+    return OnDemandRoute(
+        max_concurrency=variant.serverless.max_concurrency,
+        provisioned_concurrency=variant.serverless.provisioned_concurrency or 0,
     )
 
 

@@ -14,11 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.routes import Route
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
-    EndpointRows,
-    make_rows,
-    rows_after,
-)
+from sagehen.services.sagemaker.hosting.demand import NO_USE, VariantUse
+from sagehen.services.sagemaker.hosting.reconciler.on_demand import Room
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
     DELETED_DRAIN_SECONDS,
     EndpointStep,
@@ -32,17 +29,23 @@ from sagehen.services.sagemaker.hosting.reconciler.routes import (
     build_routes,
     routed_ids,
 )
+from sagehen.services.sagemaker.hosting.reconciler.rows import (
+    EndpointRows,
+    make_rows,
+    rows_after,
+)
 from sagehen.services.sagemaker.hosting.records import (
     EndpointRecord,
     EndpointStatus,
     InstanceRecord,
 )
-from support.fleet import counted_ids, deployment, endpoint, report
+from support.fleet import counted_ids, deployment, endpoint, report, serverless
 
 STARTING, IN_SERVICE = InstanceState.STARTING, InstanceState.IN_SERVICE
 STOPPING, FAILED = InstanceState.STOPPING, InstanceState.FAILED
 NAMES = st.sampled_from(["One", "Two"])
 COUNTS = st.lists(st.integers(0, 3), min_size=1, max_size=2)
+ROOM = Room(idle_seconds=5.0, free_instances=100, free_memory_bytes=2**40)
 STABLE = (EndpointStatus.IN_SERVICE, EndpointStatus.FAILED)
 
 
@@ -50,6 +53,7 @@ class World(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.now = 1000.0
+        self.uses: dict[str, VariantUse] = {}
         self.endpoints: dict[str, EndpointRecord] = {}
         self.instances: dict[str, InstanceRecord] = {}
         self.agent: dict[str, InstanceReport] = {}
@@ -70,6 +74,20 @@ class World(RuleBasedStateMachine):
         if name not in self.endpoints:
             target = deployment(next(self.deployment_ids), *counts)
             self.endpoints[name] = endpoint(EndpointStatus.CREATING, name=name, target=target)
+
+    @rule(name=NAMES)
+    def create_serverless_endpoint(self, name: str) -> None:
+        if name not in self.endpoints:
+            target = serverless(identity=next(self.deployment_ids))
+            self.endpoints[name] = endpoint(EndpointStatus.CREATING, name=name, target=target)
+
+    @rule(name=NAMES)
+    def become_serverless(self, name: str) -> None:
+        self._update(name, serverless(identity=next(self.deployment_ids)))
+
+    @rule(name=NAMES, waiting=st.booleans())
+    def calls_come(self, name: str, waiting: bool) -> None:
+        self.uses[name] = VariantUse(waiting=int(waiting), last_used_at=self.now)
 
     @rule(name=NAMES, counts=COUNTS)
     def update_endpoint(self, name: str, counts: list[int]) -> None:
@@ -181,6 +199,8 @@ class World(RuleBasedStateMachine):
                 instances=tuple(mine),
                 reports=reports,
                 retries=self.retries,
+                uses={"a": self.uses.get(name, NO_USE)},
+                room=ROOM,
                 now=self.now,
             ),
             self.new_id,
@@ -250,7 +270,7 @@ class World(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "endpoints"):
             return
-        for _ in range(12):
+        for _ in range(12 + int(ROOM.idle_seconds)):
             self._good_second()
         before = (dict(self.endpoints), dict(self.instances), dict(self.agent), self.routes)
         self._good_second()
@@ -277,7 +297,8 @@ class World(RuleBasedStateMachine):
             if record.status is EndpointStatus.IN_SERVICE:
                 assert record.current is not None
                 for one in record.current.variants:
-                    wanted[name, one.name] = one.instance_count
+                    is_called = one.serverless is not None and self.uses.get(name, NO_USE).waiting
+                    wanted[name, one.name] = max(one.instance_count, int(is_called))
         have = dict.fromkeys(wanted, 0)
         for instance in self.instances.values():
             have[instance.endpoint_name, instance.variant_name] += 1

@@ -1,7 +1,7 @@
 """Foreseeing what the rows will be."""
 
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import make_rows, rows_after
 from sagehen.services.sagemaker.hosting.reconciler.plan import EndpointStep
+from sagehen.services.sagemaker.hosting.reconciler.rows import make_rows, rows_after
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from support.fleet import NAME, deployment, endpoint, instance
 

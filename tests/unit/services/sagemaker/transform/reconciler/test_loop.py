@@ -128,7 +128,7 @@ async def test_stop_does_not_wait_for_a_runner_without_a_job(control):
         with control.database.write() as connection:
             job = transform_jobs.get_for_update(connection, "job")
             transform_jobs.update(connection, request_stop(job, control.clock.now()))
-        await control.until(lambda: control.status() is TransformStatus.STOPPED)
+        await control.until(lambda: control.status() is JobStatus.STOPPED)
         await control.until(lambda: control.runners[0].killed)
         assert not control.runners[0].stopping
 

@@ -1,0 +1,119 @@
+"""What is remembered of the calls to variants that start on demand."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from sagehen.services.sagemaker.hosting.demand import (
+    SILENT_SECONDS,
+    WAITING_SECONDS,
+    Demand,
+    StartRequests,
+    WaitingCalls,
+)
+from support.clock import HandClock
+
+IDLE = 300.0
+NAME = ("e", "v")
+
+
+@dataclass
+class InFlight:
+    now: int = 0
+    highest: int = 0
+
+
+@dataclass
+class Report:
+    invocations: int = 0
+    in_flight: InFlight = field(default_factory=InFlight)
+    endpoint: str = "e"
+    variant: str = "v"
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock(1_000_000.0)
+
+
+@pytest.fixture
+def demand(clock: HandClock) -> Demand:
+    demand = Demand(clock, IDLE)
+    demand.follow({NAME: None})
+    return demand
+
+
+def use(demand: Demand):
+    return demand.of_endpoint("e", ["v"])["v"]
+
+
+def wait(demand: Demand, calls: int = 1) -> None:
+    demand.note_waiting(
+        StartRequests(waiting=(WaitingCalls(endpoint="e", variant="v", calls=calls),))
+    )
+
+
+def test_a_variant_never_heard_of_was_last_used_when_control_began(demand, clock):
+    began = clock.now()
+    clock.seconds += 50
+    assert (use(demand).last_used_at, use(demand).waiting) == (began, 0)
+
+
+def test_calls_wait_until_their_gateway_says_no_more(demand, clock):
+    hints = []
+    demand.hint = lambda: hints.append(1)
+    wait(demand, 3)
+    assert (use(demand).waiting, len(hints)) == (3, 1)
+    clock.seconds += WAITING_SECONDS - 0.1
+    assert use(demand).waiting == 3
+    clock.seconds += 0.1
+    assert use(demand).waiting == 0
+
+
+def test_new_invocations_are_use(demand, clock):
+    demand.note_report("1", [Report(invocations=5)])
+    clock.seconds += 10
+    demand.note_report("1", [Report(invocations=5)])
+    assert use(demand).last_used_at == clock.now() - 10
+    demand.note_report("1", [Report(invocations=6)])
+    assert use(demand).last_used_at == clock.now()
+
+
+def test_a_long_request_is_use_while_its_gateway_lives(demand, clock):
+    demand.note_report("1", [Report(1, InFlight(1, 1))])
+    clock.seconds += SILENT_SECONDS - 1
+    assert use(demand).last_used_at == clock.now()
+    clock.seconds += 2
+    assert use(demand).last_used_at == clock.now() - SILENT_SECONDS - 1
+
+
+def test_the_reports_of_containers_add_up(demand, clock):
+    reports = [Report(4, InFlight(0, 1)), Report(9, InFlight(0, 2))]
+    demand.note_report("1", reports)
+    clock.seconds += 5
+    demand.note_report("1", reports)
+    assert use(demand).last_used_at == clock.now() - 5
+    assert use(demand).peak == 3
+
+
+def test_the_peak_is_that_of_all_gateways_within_the_idle_time(demand, clock):
+    demand.note_report("1", [Report(1, InFlight(0, 4))])
+    demand.note_report("2", [Report(1, InFlight(0, 3))])
+    assert use(demand).peak == 7
+    clock.seconds += IDLE / 2
+    demand.note_report("1", [Report(2, InFlight(0, 1))])
+    assert use(demand).peak == 7
+    clock.seconds += IDLE * 0.6
+    demand.note_report("1", [Report(3, InFlight(0, 1))])
+    assert use(demand).peak == 1
+
+
+def test_other_variants_are_not_remembered(demand):
+    demand.note_report("1", [Report(1, InFlight(0, 4), endpoint="other")])
+    assert demand.of_endpoint("other", ["v"])["v"].peak == 0
+
+
+def test_a_variant_that_is_gone_is_forgotten(demand):
+    demand.note_report("1", [Report(1, InFlight(0, 4))])
+    demand.follow({})
+    assert use(demand).peak == 0
