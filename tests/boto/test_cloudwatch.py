@@ -185,11 +185,9 @@ def test_refusals_are_the_clients_own_exceptions(cloudwatch, namespace):
     assert caught.value.response["Error"]["Code"] == "ValidationError"
 
 
-def test_alarms_are_refused_by_name(cloudwatch):
-    with pytest.raises(ClientError, match="cloudwatch:PutMetricAlarm is not implemented") as caught:
-        cloudwatch.put_metric_alarm(
-            AlarmName="a", ComparisonOperator="GreaterThanThreshold", EvaluationPeriods=1
-        )
+def test_dashboards_are_refused_by_name(cloudwatch):
+    with pytest.raises(ClientError, match="cloudwatch:PutDashboard is not implemented") as caught:
+        cloudwatch.put_dashboard(DashboardName="a", DashboardBody="{}")
     assert caught.value.response["Error"]["Code"] == "UnsupportedOperation"
 
 

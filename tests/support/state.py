@@ -11,7 +11,7 @@ from sqlalchemy import Dialect, event
 from sagehen.base.settings import Settings
 from sagehen.state.database import Database
 
-__all__ = ["copied_state", "settings_of"]
+__all__ = ["copied_state", "opened_state", "settings_of"]
 
 _DIALECTS: list[Dialect] = []
 _COMPILED: dict[Any, Any] = {}
@@ -26,6 +26,13 @@ def copied_state(empty: Path, path: Path) -> Iterator[Database]:
     It is not kept safe from the loss of power, which costs most of the time of small writes.
     """
     shutil.copyfile(empty, path)
+    with opened_state(path) as database:
+        yield database
+
+
+@contextmanager
+def opened_state(path: Path) -> Iterator[Database]:
+    """A state that is there; what one of these has compiled, the others need not."""
     database = Database(f"sqlite:///{path}")
     event.listen(database.engine, "connect", _need_not_last)
     if not _DIALECTS:

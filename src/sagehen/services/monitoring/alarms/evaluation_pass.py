@@ -168,7 +168,7 @@ class EvaluationPass:
             return changed
         if _policies_are_due(record, now):
             record = invoke_policies(connection, record, values, self._actions, now)
-        store.put(connection, record)
+        store.put_state(connection, record)
         return record
 
 

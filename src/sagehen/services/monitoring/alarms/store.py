@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from sagehen.services.monitoring.alarms.records import AlarmKind, AlarmRecord, AlarmState
 from sagehen.services.monitoring.alarms.tables import ALARM_CHILDREN, ALARMS
@@ -24,6 +24,7 @@ __all__ = [
     "page",
     "parents_of",
     "put",
+    "put_state",
     "set_actions_enabled",
     "set_children",
     "suppressed_by_period",
@@ -37,6 +38,24 @@ empty for another change that the loop must know."""
 _CHUNK_SIZE = 500
 """values per statement, which databases limit"""
 _KINDS = tuple(AlarmKind)
+# Built once: building takes longer than running, and many alarms are written each minute.
+_STATE_COLUMNS = (
+    "state",
+    "reason",
+    "reason_data",
+    "updated_at",
+    "transitioned_at",
+    "evaluation_state",
+    "policies_invoked_at",
+    "policy_outcome",
+    "suppressed_by",
+    "suppressed_until",
+)
+_UPDATE_STATE = (
+    update(ALARMS)
+    .where(ALARMS.c.name == bindparam("of_name"))
+    .values({name: bindparam(f"new_{name}") for name in _STATE_COLUMNS})
+)
 
 
 def get(connection: Connection, name: str, lock: bool = False) -> AlarmRecord | None:
@@ -109,6 +128,12 @@ def put(connection: Connection, record: AlarmRecord) -> None:
     statement = rows.upsert(connection, ALARMS).values(**values)
     del values["name"]
     connection.execute(statement.on_conflict_do_update(index_elements=[ALARMS.c.name], set_=values))
+
+
+def put_state(connection: Connection, record: AlarmRecord) -> None:
+    """Writes what is not of the definition."""
+    values = {f"new_{name}": getattr(record, name) for name in _STATE_COLUMNS}
+    connection.execute(_UPDATE_STATE, {"of_name": record.name, **values})
     if record.suppressed_until is not None:
         notify(connection, ALARMS_CHANGED)
 

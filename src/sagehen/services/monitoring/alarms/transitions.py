@@ -59,7 +59,7 @@ def change_state(
         updated_at=now,
     )
     if new_state.state is old.state:
-        store.put(connection, changed)
+        store.put_state(connection, changed)
         return changed
     changed = replace(
         changed,
@@ -73,7 +73,7 @@ def change_state(
     if changed.kind is AlarmKind.METRIC:
         actions.put_event(connection, state_event(old, changed))
         changed = perform_actions(connection, old, changed, new_state.values, actions, now)
-    store.put(connection, changed)
+    store.put_state(connection, changed)
     return changed
 
 

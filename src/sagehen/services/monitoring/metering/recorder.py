@@ -108,6 +108,16 @@ class Recorder:
             if current is not None:
                 current.merge(statistics)
 
+    def put_into(
+        self, minute: int, name: str, dimensions: Mapping[str, str], statistics: Statistics
+    ) -> None:
+        """Like `put`, for a minute that is over."""
+        key: _Key = (name, *dimensions.items())
+        with self._lock:
+            values = self._unwritten.setdefault(minute, {})
+            if key in values or len(values) < self._most_series:
+                _merge(values, {key: statistics})
+
     def put_fine(self, name: str, dimensions: Mapping[str, str], statistics: Statistics) -> None:
         """Like `put`, and keeps the values of each ten seconds for some hours, too."""
         self.put(name, dimensions, statistics)

@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
 from sagehen.base.settings import Settings
+from sagehen.frame.statistics import of_values
 from sagehen.services.monitoring.cloudwatch.sample_store import (
     FINE_RETENTION_SECONDS,
     TENS,
@@ -45,6 +46,8 @@ PRUNE_SECONDS = 3600.0
 AGENT_TIMEOUT_SECONDS = 5.0
 LEASE_NAME = "sampling"
 LEASE_SECONDS = 30.0
+IDLE_METRICS = ("Invocations", "InvocationsPerInstance")
+"""0 in minutes without requests"""
 PRUNED_AT_ONCE = 100
 """series per transaction, so as not to block others"""
 
@@ -93,6 +96,12 @@ class Sampler:
         self._gauges: list[Gauge] = []
         self._shares: list[tuple[str, VariantKey, float]] = []
         """the concurrency of serverless variants: metric, variant, highest value"""
+        self._asynchronous: frozenset[str] = frozenset()
+        """endpoints"""
+        self._minute: int | None = None
+        """of the last turn"""
+        self._invoked: set[VariantKey] = set()
+        """in that minute"""
 
     def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
         """Returns recorded values and the last backlogs for Prometheus."""
@@ -120,6 +129,7 @@ class Sampler:
     async def turn(self) -> None:
         """Samples and writes; failures are retried in the next turn."""
         try:
+            self._fill_idle_minute()
             self._take_invocations()
             if self._clock.monotonic() >= self._hosts_due:
                 self._hosts_due = self._clock.monotonic() + HOST_SECONDS
@@ -135,9 +145,25 @@ class Sampler:
         except Exception:
             log.exception("A turn of the sampling loop failed.", extra={"action": "sample"})
 
+    def _fill_idle_minute(self) -> None:
+        """Without requests invocations are 0, as in SageMaker, and not unknown: scaling in needs
+        datapoints. Asynchronous endpoints have their own metrics."""
+        minute, ended = int(self._clock.now() // 60), self._minute
+        if minute == ended:
+            return
+        if ended is not None:
+            for endpoint, variant in self._observations.present().keys() - self._invoked:
+                if endpoint not in self._asynchronous:
+                    dimensions = {"EndpointName": endpoint, "VariantName": variant}
+                    for name in IDLE_METRICS:
+                        self._recorder.put_into(ended, name, dimensions, of_values({0.0: 1}))
+        self._minute, self._invoked = minute, set()
+
     def _take_invocations(self) -> None:
         for key, counts in self._observations.take().items():
             dimensions = dimensions_of(key)
+            if counts.invocations:
+                self._invoked.add((key.endpoint, key.variant))
             for name, statistics in samples_of(counts, bool(key.container)):
                 self._recorder.put(name, dimensions, statistics)
         serverless = self._serverless()
@@ -169,6 +195,7 @@ class Sampler:
         now = self._clock.now()
         with self._database.read() as connection:
             gauges = list(self._backlogs(connection, now))
+        self._asynchronous = frozenset(endpoint for _, endpoint, _ in gauges)
         if gauges:
             with self._database.write() as connection:
                 is_holder = leases.acquire(connection, LEASE_NAME, self._holder, now, LEASE_SECONDS)

@@ -251,7 +251,7 @@ def test_what_is_killed_in_between_is_done_once(alarms, step, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(history, "_add", count(history._add))
-        patched.setattr(store, "put", count(store.put))
+        patched.setattr(store, "put_state", count(store.put_state))
         patched.setattr(transitions, "invoke_policies", count(transitions.invoke_policies))
         patched.setattr(cascade, "set_composite_state", count(cascade.set_composite_state))
         with pytest.raises(Killed):

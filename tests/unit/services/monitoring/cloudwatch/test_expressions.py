@@ -1,8 +1,10 @@
 """Arithmetic over metrics."""
 
+from datetime import timedelta
+
 import pytest
 
-from support.metric_queries import ask, expression, query, values
+from support.metric_queries import NOON, ask, expression, query, values
 
 
 @pytest.mark.parametrize(
@@ -109,3 +111,120 @@ def test_expressions_that_are_queries_are_refused_by_name(filled, text, what):
     assert code == "ValidationError"
     assert message.startswith("Error in expression 'q': ")
     assert what in message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # m1 is 0, 1, 2, 3, 4 and m2 is 10 in the first and the third minute.
+        ("m1 > 2", [0, 0, 0, 1, 1]),
+        ("m1 >= 2 AND m1 < 4", [0, 0, 1, 1, 0]),
+        ("m1 == 0 || m1 == 4", [1, 0, 0, 0, 1]),
+        ("m2 != m1", [1, 1, 1, 1, 1]),
+        ("-m1 ^ 2", [0, -1, -4, -9, -16]),
+        ("2 ^ 3 ^ 2 + 0 * m1", [512] * 5),
+        ("2 ^ -1 * m1", [0, 0.5, 1, 1.5, 2]),
+        ("--m1", [0, 1, 2, 3, 4]),
+        ("1.5e1 + m1 - .5", [14.5, 15.5, 16.5, 17.5, 18.5]),
+        ("IF(m1 > 2, m1)", [3, 4]),
+        ("IF(m1 > 2, m1, 0 - m1)", [0, -1, -2, 3, 4]),
+        ("IF(m1 > 0, m2, 7)", [7, 0, 10, 0, 0]),
+        ("IF(m1 > 3, 5, m2)", [10, 10, 5]),
+        ("IF(m1 > 3, m1, m2)", [10, 0, 10, 0, 4]),
+        ("IF(1, m1, m2)", [0, 1, 2, 3, 4]),
+        ("IF(0, m1, m2)", [10, 10]),
+        ("IF(0, m1)", []),
+        ("IF(SUM(none), m1, m2)", []),
+        ("FILL(m2, REPEAT)", [10] * 10),
+        ("FILL(m2 * m1 + m2, LINEAR)", [10, 0, 30, 0, 0]),
+        ("FILL(IF(m2, m2 + m1), LINEAR)", [10, 11, 12]),
+        ("FILL(m2, m1)", [10, 1, 10, 3, 4]),
+        ("DIFF(m1 * m1)", [1, 3, 5, 7]),
+        ("DIFF(m2)", [0]),
+        ("RATE(m1 * 60)", [1, 1, 1, 1]),
+        ("DIFF_TIME(m2)", [120]),
+        ("RUNNING_SUM(m1)", [0, 1, 3, 6, 10]),
+        ("ABS(0 - m1)", [0, 1, 2, 3, 4]),
+        ("CEIL(m1 / 3)", [0, 1, 1, 1, 2]),
+        ("FLOOR(m1 / 3)", [0, 0, 0, 1, 1]),
+        ("LOG10(m1 * 25)", [pytest.approx(value) for value in (1.39794, 1.69897, 1.87506, 2)]),
+        ("LOG(m2 / 10)", [0, 0]),
+        ("SUM([m1, m2])", [10, 1, 12, 3, 4]),
+        ("MIN([m1, m2])", [0, 1, 2, 3, 4]),
+        ("STDDEV([m1, m2])", [5, 0, 4, 0, 0]),
+        ("m1 - AVG(m1)", [-2, -1, 0, 1, 2]),
+        ("m1 / MAX(m1)", [0, 0.25, 0.5, 0.75, 1]),
+        ("0 * m1 + STDDEV(m2)", [0] * 5),
+        ("0 * m1 + DATAPOINT_COUNT(m2)", [2] * 5),
+        ("DATAPOINT_COUNT(METRICS())", [2, 1, 2, 1, 1]),
+        ("0 * m1 + METRIC_COUNT(METRICS())", [2] * 5),
+        ("SUM(METRICS('1'))", [0, 1, 2, 3, 4]),
+        ('SUM([METRICS("2"), METRICS("none")])', [10, 10]),
+        ("FIRST(METRICS())", [0, 1, 2, 3, 4]),
+        ("LAST(METRICS())", [10, 10]),
+        ("FIRST(SORT(METRICS(), MAX, DESC))", [10, 10]),
+        ("FIRST(SORT(METRICS(), SUM, ASC, 1))", [0, 1, 2, 3, 4]),
+        ("SUM(SLICE(METRICS(), 1))", [10, 10]),
+        ("SUM(SLICE(METRICS(), 0, 1))", [0, 1, 2, 3, 4]),
+        ("SUM(REMOVE_EMPTY([m2, m1 / 0]))", [10, 10]),
+        ("TIME_SERIES(3)", [3] * 10),
+        ("m1 * PERIOD(m1)", [0, 60, 120, 180, 240]),
+        ("MINUTE(m1)", [0, 1, 2, 3, 4]),
+        ("HOUR(m2)", [12, 12]),
+        ("DAY(m2)", [7, 7]),
+        ("DATE(m2) + 100 * MONTH(m2) + 10000 * YEAR(m2)", [20261101, 20261101]),
+        ("EPOCH(m2) - 1793534400", [0, 120]),
+        ("SUM(METRICS() * 2 + 1)", [22, 3, 26, 7, 9]),
+        ("1 + ABS(-3) + CEIL(0.5) + 0 * m2", [5, 5]),
+        ("m1 / (m1 - m1)", []),
+    ],
+)
+def test_functions(filled, text, expected):
+    queries = [
+        expression("e1", text),
+        query("m1", ReturnData=False),
+        query("m2", "n", ReturnData=False),
+    ]
+    if "none" in text and "METRICS" not in text:
+        queries.append(query("none", "none", ReturnData=False))
+    (result,) = filled.GetMetricData(**ask(*queries))["MetricDataResults"]
+    assert result["Values"] == expected
+
+
+def test_an_array_has_a_result_for_each_of_its_series(filled):
+    queries = [expression("e1", "METRICS() * 2", Label="Twice"), query("m1", Label="Ms")]
+    queries.append(query("m2", "n", ReturnData=False))
+    answer = filled.GetMetricData(**ask(*queries))
+    assert [(one["Id"], one["Label"], one["Values"]) for one in answer["MetricDataResults"]] == [
+        ("e1", "Twice Ms", [0, 2, 4, 6, 8]),
+        ("e1", "Twice n", [20, 20]),
+        ("m1", "Ms", [0, 1, 2, 3, 4]),
+    ]
+
+
+def test_a_long_chain_of_expressions(filled):
+    chain = [expression(f"e{number}", f"e{number + 1} + 1") for number in range(499)]
+    told = filled.refuses("GetMetricData", **ask(*chain, query("e499")))
+    assert "needs too many other expressions" in told[1]
+
+
+def test_arrays_of_arrays_have_a_bound(filled, monkeypatch):
+    from sagehen.services.monitoring.cloudwatch.expressions import evaluator
+
+    monkeypatch.setattr(evaluator, "MAX_POINTS", 20)
+    queries = [expression(f"e{number}", "METRICS()") for number in range(5)]
+    told = filled.refuses("GetMetricData", **ask(*queries, query()))
+    assert "more than 20 datapoints" in told[1]
+
+
+def test_periods_of_ten_seconds(cloudwatch):
+    for second in (0, 10, 30):
+        datum = {"MetricName": "m", "Value": 1.0 + second, "StorageResolution": 1}
+        datum["Timestamp"] = NOON + timedelta(seconds=second)
+        cloudwatch.PutMetricData(Namespace="Mine", MetricData=[datum])
+    queries = [expression("e1", "FILL(m1, 0)"), query("m1", Period=10)]
+    end = {"EndTime": NOON + timedelta(seconds=40)}
+    assert values(cloudwatch.GetMetricData(**ask(*queries, **end))) == {
+        "e1": [1, 11, 0, 31],
+        "m1": [1, 11, 31],
+    }

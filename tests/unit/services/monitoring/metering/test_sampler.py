@@ -18,6 +18,7 @@ from sagehen.services.monitoring.cloudwatch.sample_reads import (
     read,
 )
 from sagehen.services.monitoring.cloudwatch.sample_store import count_samples, prune
+from sagehen.services.monitoring.metering import recorder
 from sagehen.services.monitoring.metering import sampler as module
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.monitoring.metering.sampler import Sampler
@@ -202,6 +203,78 @@ def test_how_many_were_worked_on_at_once(world):
     world.report(ConcurrentRequestsPerModel={"now": 2, "lowest": 1, "highest": 9})
     world.turn()
     assert world.numbers("ConcurrentRequestsPerModel") == (1, 2, 1, 9)
+
+
+def test_the_same_by_ten_seconds(world):
+    for highest in (9, 5, 7):
+        world.report(ConcurrentRequestsPerModel={"now": 2, "lowest": 1, "highest": highest})
+        world.turn()
+        world.clock.seconds += 5
+    world.turn()
+    series = Series("AWS/SageMaker", "ConcurrentRequestsPerModel", as_dimensions(VARIANT), "None")
+    with world.database.read() as connection:
+        ids = list(find(connection, series).values())
+        found = read(connection, ids, Window(START * 60, START * 60 + 60, 10))
+    # The slot that is not over is not written.
+    assert {second - START * 60: (one.count, one.maximum) for second, one in found.items()} == {
+        0: (2, 9),
+    }
+
+
+def test_fine_samples_outlive_a_store_that_is_away(world, monkeypatch):
+    monkeypatch.setattr(recorder, "MAX_FINE_SLOTS", 2)
+    write = world.recorder._write
+    monkeypatch.setattr(
+        world.recorder, "_write", lambda *_: (_ for _ in ()).throw(Unavailable("away"))
+    )
+    for _ in range(8):
+        world.report(ConcurrentRequestsPerModel={"now": 1, "lowest": 1, "highest": 1})
+        world.turn()
+        world.clock.seconds += 5
+    monkeypatch.setattr(world.recorder, "_write", write)
+    world.turn()
+    series = Series("AWS/SageMaker", "ConcurrentRequestsPerModel", as_dimensions(VARIANT), "None")
+    with world.database.read() as connection:
+        ids = list(find(connection, series).values())
+        found = read(connection, ids, Window(START * 60, START * 60 + 60, 10))
+    assert [second - START * 60 for second in found] == [20, 30]
+    assert world.recorder.dropped > 0
+
+
+def test_minutes_without_requests_have_zeros(world):
+    world.report()
+    world.turn()
+    for minute in range(4):
+        world.clock.seconds = (START + minute) * 60 + 30
+        world.report(
+            began_at=START * 60.0, Invocations=min(minute, 2), InvocationsPerInstance=min(minute, 2)
+        )
+        world.turn()
+        world.clock.seconds += 29
+        world.report(
+            began_at=START * 60.0, Invocations=min(minute, 2), InvocationsPerInstance=min(minute, 2)
+        )
+        world.turn()
+    world.clock.seconds = (START + 4) * 60 + 1
+    world.turn()
+    for name in ("Invocations", "InvocationsPerInstance"):
+        series = Series("AWS/SageMaker", name, as_dimensions(VARIANT), "None")
+        with world.database.read() as connection:
+            ids = list(find(connection, series).values())
+            found = read(connection, ids, Window(START * 60, (START + 10) * 60, 60))
+        sums = {second // 60 - START: (one.count, one.sum) for second, one in found.items()}
+        assert sums == {0: (1, 0), 1: (1, 1), 2: (1, 1), 3: (1, 0)}
+
+
+def test_asynchronous_endpoints_have_no_zeros(world, monkeypatch):
+    monkeypatch.setattr(
+        world.sampler, "_backlogs", lambda *_: [("HasBacklogWithoutCapacity", "e", 0.0)]
+    )
+    for minute in range(3):
+        world.clock.seconds = (START + minute) * 60 + 50
+        world.report()
+        world.turn()
+    assert "Invocations" not in world.names()
 
 
 def test_what_agents_tell_of_the_hosts_of_jobs(world):

@@ -85,7 +85,7 @@ def set_composite_state(
     actions.put_event(connection, state_event(old, changed))
     if suppression is None:
         changed = perform_actions(connection, old, changed, (), actions, now)
-    store.put(connection, changed)
+    store.put_state(connection, changed)
     return changed
 
 
@@ -173,7 +173,7 @@ def _suppressor_changed(
         _release(connection, record, actions, now)
     else:
         changed = replace(record, suppressed_by=suppression.by, suppressed_until=suppression.until)
-        store.put(connection, changed)
+        store.put_state(connection, changed)
 
 
 def _release(
@@ -183,4 +183,4 @@ def _release(
     # The state before is in the history only; a composite alarm has two.
     before = AlarmState.OK if record.state is AlarmState.ALARM else AlarmState.ALARM
     old = replace(released, state=before)
-    store.put(connection, perform_actions(connection, old, released, (), actions, now))
+    store.put_state(connection, perform_actions(connection, old, released, (), actions, now))
