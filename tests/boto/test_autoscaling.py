@@ -217,6 +217,45 @@ def test_errors_are_of_their_classes_and_have_messages(scaling, target):
         scaling.describe_scaling_policies(**target, NextToken="x")
 
 
+def test_provisioned_concurrency_is_scaled(scaling, cloudwatch, deploy, wait_until):
+    name = "scaled-serverless"
+    deploy.model(name)
+    config = {"MemorySizeInMB": 1024, "MaxConcurrency": 4, "ProvisionedConcurrency": 1}
+    deploy.sagemaker.create_endpoint_config(
+        EndpointConfigName=name,
+        ProductionVariants=[
+            {"VariantName": "AllTraffic", "ModelName": name, "ServerlessConfig": config}
+        ],
+    )
+    deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    deploy.settled(name)
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": f"endpoint/{name}/variant/AllTraffic",
+        "ScalableDimension": "sagemaker:variant:DesiredProvisionedConcurrency",
+    }
+    scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=4)
+    metric = {"PredefinedMetricType": "SageMakerVariantProvisionedConcurrencyUtilization"}
+    answer = scaling.put_scaling_policy(
+        **target,
+        PolicyName="utilization",
+        PolicyType="TargetTrackingScaling",
+        TargetTrackingScalingPolicyConfiguration={
+            "TargetValue": 0.5,
+            "PredefinedMetricSpecification": metric,
+            "ScaleOutCooldown": 1,
+            "ScaleInCooldown": 1,
+        },
+    )
+    breach(cloudwatch, answer["Alarms"][0]["AlarmName"], 1.5)
+    (activity,) = activities(scaling, target)
+    assert activity["Description"] == "Setting desired provisioned concurrency to 3."
+    wait_until(lambda: activities(scaling, target)[0]["StatusCode"] == "Successful", 60)
+    (variant,) = deploy.settled(name)["ProductionVariants"]
+    assert variant["CurrentServerlessConfig"] == config | {"ProvisionedConcurrency": 3}
+    deploy.sagemaker.delete_endpoint(EndpointName=name)
+
+
 def test_a_deleted_endpoint_takes_all_with_it(scaling, cloudwatch, deploy):
     deploy.endpoint("scaled-away")
     target = {

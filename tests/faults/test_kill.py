@@ -73,6 +73,75 @@ def test_the_data_plane_serves_without_control(killed, wait_until):
     wait_until(lambda: killed.status("first") == "InService")
 
 
+@pytest.fixture
+def scaled(killed, wait_until):
+    """The scalable target of an endpoint, and the ARN of a policy that adds an instance."""
+    scaling = killed.server.client("application-autoscaling")
+    target = {
+        "ServiceNamespace": "sagemaker",
+        "ResourceId": "endpoint/first/variant/AllTraffic",
+        "ScalableDimension": "sagemaker:variant:DesiredInstanceCount",
+    }
+    scaling.register_scalable_target(**target, MinCapacity=1, MaxCapacity=5)
+    step = {"MetricIntervalLowerBound": 0, "ScalingAdjustment": 1}
+    policy = scaling.put_scaling_policy(
+        **target,
+        PolicyName="step",
+        PolicyType="StepScaling",
+        StepScalingPolicyConfiguration={
+            "AdjustmentType": "ChangeInCapacity",
+            "StepAdjustments": [step],
+        },
+    )
+    yield target, policy["PolicyARN"]
+    scaling.deregister_scalable_target(**target)
+    killed.sagemaker.update_endpoint_weights_and_capacities(
+        EndpointName="first",
+        DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 1}],
+    )
+    wait_until(lambda: len(instance_pids(killed.server)) == len(MODELS))
+
+
+def test_a_scaling_activity_survives_kills_of_control_and_happens_once(killed, scaled, wait_until):
+    target, policy_arn = scaled
+    scaling = killed.server.client("application-autoscaling")
+    cloudwatch = killed.server.client("cloudwatch")
+    cloudwatch.put_metric_alarm(
+        AlarmName="killed",
+        Namespace="mine",
+        MetricName="m",
+        Statistic="Average",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="GreaterThanOrEqualToThreshold",
+        AlarmActions=[policy_arn],
+    )
+    cloudwatch.set_alarm_state(
+        AlarmName="killed",
+        StateValue="ALARM",
+        StateReason="a test",
+        StateReasonData=json.dumps({"recentDatapoints": [1.0]}),
+    )
+    for _ in range(2):
+        before = killed.server.pids()["control"]
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda old=before: killed.server.pids().get("control", old) != old)
+
+    def activities():
+        try:
+            return scaling.describe_scaling_activities(**target)["ScalingActivities"]
+        except (ClientError, BotoCoreError):
+            return []
+
+    wait_until(lambda: [one["StatusCode"] for one in activities()] == ["Successful"])
+    (activity,) = activities()
+    assert activity["Description"] == "Setting desired instance count to 2."
+    (variant,) = killed.settled("first")["ProductionVariants"]
+    assert (variant["CurrentInstanceCount"], variant["DesiredInstanceCount"]) == (2, 2)
+    cloudwatch.delete_alarms(AlarmNames=["killed"])
+
+
 def instance_pids(server) -> list[int]:
     return container_pids(server.pids()["agent"])
 

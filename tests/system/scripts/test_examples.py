@@ -19,7 +19,7 @@ LONGEST_SECONDS = 300
 pytestmark = pytest.mark.timeout(LONGEST_SECONDS + 100)
 
 
-def run_example(name, server):
+def run_example(name, server, *arguments):
     tools = Path(sys.executable).parent  # where python3 of this environment is
     environment = {**server.env, "PATH": f"{tools}:{os.environ['PATH']}"}
     # A proxy that refuses everything: an example reaches the server and nothing else.
@@ -27,7 +27,7 @@ def run_example(name, server):
     environment |= {**nowhere, "NO_PROXY": "127.0.0.1"}
     if name.endswith(".sh"):
         return run_shell(name, environment)
-    finished = run_script(EXAMPLES / name, [], environment, LONGEST_SECONDS)
+    finished = run_script(EXAMPLES / name, list(arguments), environment, LONGEST_SECONDS)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout
 
@@ -55,6 +55,20 @@ def test_an_asynchronous_endpoint_is_made_as_printed_and_tells_of_itself(server)
         "InferenceResult: Failed, ClientError: Received client error (415) from model. See the "
         "SageMaker Endpoint logs in your account for more information. (Loading csv data failed "
         "with Exception, please ensure data is in csv format:)",
+    ]
+
+
+def test_an_asynchronous_endpoint_scales_from_zero(server):
+    """By its alarms alone it does so in `test_control_scaling.py`, where time is made to pass."""
+    printed = run_example("seed_async_autoscaling.py", server, "--hurry").splitlines()
+    assert printed[0] == "Instances: 0"
+    assert re.fullmatch(rf"Price: {NUMBER}", printed[1])
+    assert printed[2:] == [
+        "Setting desired instance count to 1.",
+        "monitor alarm step_scaling_policy_alarm_name in state ALARM triggered policy "
+        "HasBacklogWithoutCapacity-ScalingPolicy",
+        "Successfully set desired instance count to 1. Change successfully fulfilled by sagemaker.",
+        "Instances: 1",
     ]
 
 

@@ -210,7 +210,10 @@ def _find_policy(aws: Aws, arn: str) -> dict[str, Any] | None:
 
 def _find_named(aws: Aws, properties: Mapping[str, Any]) -> dict[str, Any] | None:
     if "ScalingTargetId" in properties:
-        triple = _triple(properties["ScalingTargetId"])
+        target_id = properties["ScalingTargetId"]
+        if target_id.count("|") != 2:
+            return None  # The target is not made yet.
+        triple = _triple(target_id)
     else:
         triple = {name: properties[name] for name in _TRIPLE}
     found = aws.client(_SERVICE).describe_scaling_policies(

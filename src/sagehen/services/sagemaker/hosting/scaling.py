@@ -17,6 +17,7 @@ from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting import instance_store as instances
 from sagehen.services.sagemaker.hosting.endpoints import change_variants
 from sagehen.services.sagemaker.hosting.records import (
+    Deployment,
     EndpointRecord,
     EndpointStatus,
     InstanceRecord,
@@ -40,10 +41,11 @@ class _Variant(NamedTuple):
     """as it is to be"""
 
     @property
-    def deployment_id(self) -> str:
+    def deployment(self) -> Deployment:
+        """What serves, or will for the first time."""
         deployment = self.endpoint.current or self.endpoint.target
         assert deployment is not None
-        return deployment.deployment_id
+        return deployment
 
 
 class VariantResources:
@@ -129,37 +131,58 @@ def _find(
 
 def _capacity(variant: _Variant, dimension: str, of_endpoint: Iterable[InstanceRecord]) -> Capacity:
     endpoint = variant.endpoint
-    running = sum(
+    is_settled = endpoint.status is EndpointStatus.IN_SERVICE
+    if dimension == PROVISIONED_CONCURRENCY:
+        desired, current = map(_provisioned, (variant.desired, variant.shown))
+    else:
+        desired, current = variant.desired.instance_count, _running(variant, of_endpoint)
+    return Capacity(
+        desired=desired,
+        current=current,
+        is_settled=is_settled,
+        not_scalable=None if is_settled else f"Endpoint {endpoint.name} is {endpoint.status}.",
+        minimum_allowed=_least(variant, dimension),
+        unregistrable=_unregistrable(variant.shown, dimension),
+        failure=endpoint.failure_reason,
+        deployment=variant.deployment.deployment_id,
+    )
+
+
+def _provisioned(variant: VariantPlan) -> int:
+    return (variant.serverless and variant.serverless.provisioned_concurrency) or 0
+
+
+def _running(variant: _Variant, of_endpoint: Iterable[InstanceRecord]) -> int:
+    return sum(
         instance.state is InstanceState.IN_SERVICE
         and instance.stop_at is None
         and instance.variant_name == variant.shown.name
-        and instance.deployment_id == variant.deployment_id
+        and instance.deployment_id == variant.deployment.deployment_id
         for instance in of_endpoint
     )
-    is_settled = endpoint.status is EndpointStatus.IN_SERVICE
-    desired = variant.desired.instance_count
-    asynchronous = (endpoint.current or endpoint.target).asynchronous is not None  # type: ignore[union-attr]
-    return Capacity(
-        desired=desired,
-        current=running,
-        is_settled=is_settled,
-        not_scalable=None if is_settled else _busy(endpoint),
-        minimum_allowed=0 if asynchronous else 1,
-        unregistrable=_unregistrable(variant.shown, dimension),
-        failure=endpoint.failure_reason,
-        deployment=variant.deployment_id,
-    )
 
 
-def _busy(endpoint: EndpointRecord) -> str:
-    return f"Endpoint {endpoint.name} is {endpoint.status.value}."
+def _least(variant: _Variant, dimension: str) -> int:
+    """Returns 0 where calls can wait until an instance has started."""
+    waits = variant.deployment.asynchronous is not None or variant.shown.scales_from_zero
+    return 0 if waits and dimension == INSTANCES else 1
 
 
 def _unregistrable(variant: VariantPlan, dimension: str) -> str | None:
     if dimension == PROVISIONED_CONCURRENCY:
+        if _provisioned(variant):
+            return None
         return (
-            f"Variant {variant.name} has no provisioned concurrency: it is not serverless. Its "
-            f"scalable dimension is {INSTANCES}."
+            f"Variant {variant.name} has no provisioned concurrency to scale. Give it one in the "
+            "ServerlessConfig of its endpoint configuration."
+            if variant.serverless is not None
+            else f"Variant {variant.name} has no provisioned concurrency: it is not serverless. "
+            f"Its scalable dimension is {INSTANCES}."
+        )
+    if variant.serverless is not None:
+        return (
+            f"Variant {variant.name} is serverless, so it has no instance count. Its scalable "
+            f"dimension is {PROVISIONED_CONCURRENCY}."
         )
     if variant.runs_no_model:
         return (

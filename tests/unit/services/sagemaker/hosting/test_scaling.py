@@ -141,6 +141,51 @@ def test_instances_have_no_provisioned_concurrency(server, resources):
     assert "has no provisioned concurrency" in found.unregistrable
 
 
+class TestServerless:
+    @pytest.fixture
+    def serve(self, server, resources):
+        def serve(**config):
+            config = {"MemorySizeInMB": 2048, "MaxConcurrency": 8} | config
+            variant = {"VariantName": "AllTraffic", "ModelName": "m", "ServerlessConfig": config}
+            server.config("s", variant)
+            in_service(server, config="s")
+
+        return serve
+
+    def test_provisioned_concurrency_is_scaled(self, server, resources, serve):
+        serve(ProvisionedConcurrency=2)
+        found = capacity(server, resources, dimension=PROVISIONED_CONCURRENCY)
+        assert found[:6] == (2, 2, True, None, 1, None)
+        with server.database.write() as connection:
+            resources.set_desired(connection, RESOURCE, PROVISIONED_CONCURRENCY, 5, 0)
+        assert stored(server).target.variants[0].serverless.provisioned_concurrency == 5
+        found = capacity(server, resources, dimension=PROVISIONED_CONCURRENCY)
+        assert found[:3] == (5, 2, False)
+
+    def test_more_than_the_greatest_concurrency_is_refused(self, server, resources, serve):
+        serve(ProvisionedConcurrency=2)
+        with server.database.write() as connection, pytest.raises(AwsError):
+            resources.set_desired(connection, RESOURCE, PROVISIONED_CONCURRENCY, 9, 0)
+
+    def test_without_any_it_cannot_be_registered(self, server, resources, serve):
+        serve()
+        found = capacity(server, resources, dimension=PROVISIONED_CONCURRENCY)
+        assert "has no provisioned concurrency to scale" in found.unregistrable
+
+    def test_it_has_no_instance_count(self, server, resources, serve):
+        serve(ProvisionedConcurrency=2)
+        assert "is serverless" in capacity(server, resources).unregistrable
+
+
+def test_a_variant_that_scales_from_zero_can_go_to_zero(server, resources):
+    server.model("z", Environment={"SAGEHEN_SCALE_FROM_ZERO": "true"})
+    server.config("z", server.variant(ModelName="z"))
+    in_service(server, config="z")
+    assert capacity(server, resources).minimum_allowed == 0
+    set_desired(server, resources, 0)
+    assert stored(server).target.variants[0].instance_count == 0
+
+
 def test_the_version_tells_when_endpoints_have_changed(server, resources):
     def version():
         with server.database.read() as connection:
