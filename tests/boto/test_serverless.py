@@ -37,8 +37,8 @@ class Serverless:
         self.deployer = deployer
         self.sagemaker, self.runtime = deployer.sagemaker, deployer.runtime
 
-    def config(self, name: str, script: str = DOUBLE, **serverless: int) -> None:
-        self.deployer.model(name, script)
+    def config(self, name: str, script: str = DOUBLE, slots: int = 8, **serverless: int) -> None:
+        self.deployer.model(name, script, {"SAGEHEN_SLOTS": str(slots)})
         variant = {
             "VariantName": "AllTraffic",
             "ModelName": name,
@@ -46,8 +46,8 @@ class Serverless:
         }
         self.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
 
-    def endpoint(self, name: str, script: str = DOUBLE, **serverless: int) -> dict:
-        self.config(name, script, **serverless)
+    def endpoint(self, name: str, script: str = DOUBLE, slots: int = 8, **serverless: int) -> dict:
+        self.config(name, script, slots, **serverless)
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         return self.deployer.settled(name)
 
@@ -108,6 +108,21 @@ def test_calls_over_the_most_concurrency_are_throttled(serverless, module_gates)
         assert error["ResponseMetadata"]["HTTPStatusCode"] == 429
         assert str(caught.value).endswith(": None")
         assert [each.result() for each in held] == ["[2.0, 4.0]"] * 2
+
+
+def test_another_instance_starts_when_the_first_is_full(serverless, module_gates):
+    gate = module_gates / "full"
+    serverless.endpoint("full", held_by(gate), slots=1, MaxConcurrency=2)
+    with ThreadPoolExecutor(2) as pool:
+        held = [pool.submit(serverless.call, "full") for _ in range(2)]
+        eventually(lambda: in_service(serverless, "full") == 2)
+        gate.touch()
+        assert [each.result() for each in held] == ["[2.0, 4.0]"] * 2
+
+
+def in_service(serverless, name: str) -> int:
+    states = [each["state"] for each in serverless.instances(name)]
+    return states.count("InService")
 
 
 def in_flight(serverless, name: str) -> float:
@@ -204,3 +219,35 @@ def test_a_multi_model_endpoint_scales_from_zero(serverless):
         ContentType="application/json",
     )
     assert answer["Body"].read() == b"[2.0, 4.0]"
+
+
+def test_an_asynchronous_endpoint_scales_from_zero(serverless):
+    deployer = serverless.deployer
+    deployer.model("later", environment=FROM_ZERO)
+    variant = {
+        "VariantName": "AllTraffic",
+        "ModelName": "later",
+        "InstanceType": "ml.m5.large",
+        "InitialInstanceCount": 1,
+    }
+    deployer.s3.create_bucket(Bucket="later")
+    deployer.sagemaker.create_endpoint_config(
+        EndpointConfigName="later",
+        ProductionVariants=[variant],
+        AsyncInferenceConfig={"OutputConfig": {"S3OutputPath": "s3://later/out"}},
+    )
+    deployer.sagemaker.create_endpoint(EndpointName="later", EndpointConfigName="later")
+    deployer.settled("later")
+    to_zero(serverless, "later")
+    deployer.s3.put_object(Bucket="later", Key="in", Body=b"[1, 2]")
+    accepted = serverless.runtime.invoke_endpoint_async(
+        EndpointName="later", InputLocation="s3://later/in", ContentType="application/json"
+    )
+    key = accepted["OutputLocation"].removeprefix("s3://later/")
+    eventually(lambda: key in keys(deployer.s3, "later"))
+    assert deployer.s3.get_object(Bucket="later", Key=key)["Body"].read() == b"[2.0, 4.0]"
+    serverless.comes_to_zero("later")
+
+
+def keys(s3, bucket: str) -> list[str]:
+    return [each["Key"] for each in s3.list_objects_v2(Bucket=bucket).get("Contents", ())]

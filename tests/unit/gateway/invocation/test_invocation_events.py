@@ -29,6 +29,7 @@ from sagehen.gateway.invocation.phases import (
     RECEIVING,
     RELAYING,
     SENT,
+    STARTING,
     Phase,
 )
 from sagehen.gateway.invocation.streamed import StreamedInvocation
@@ -38,6 +39,7 @@ from sagehen.gateway.routing.inflight import ROW_BYTES, InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
 from sagehen.gateway.routing.routes import Endpoint, Variant
 from sagehen.gateway.routing.slot_queue import SlotQueue
+from sagehen.gateway.routing.starts import Starts
 from sagehen.http1.exchange import Exchange
 from support.clock import HandClock
 from support.exchanges import make_exchange
@@ -196,9 +198,16 @@ class FakeChannel:
 
 
 class World:
-    """Two instances with a slot each."""
+    """Two instances with a slot each; with `on_demand` none at first, and calls start them."""
 
-    def __init__(self, *, stages: int = 0, has_models: bool = False, model_stage: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        stages: int = 0,
+        has_models: bool = False,
+        model_stage: int = 0,
+        on_demand: bool = False,
+    ) -> None:
         self.clock = HandClock(1000.0)
         self.end_reason: str | None = None
         self.counters = Counters("1")
@@ -222,6 +231,15 @@ class World:
         route = VariantRoute(name="Main", weight=1, instances=())
         variant = Variant(route, tuple(self.instances), counters, self.queue)
         self.queue.variant = variant
+        self.on_demand = on_demand
+        self.routes = [
+            Variant(route, () if on_demand else tuple(self.instances), counters, self.queue),
+            variant,
+        ]
+        """tables that may be read, without and with instances"""
+        if on_demand:
+            self.queue.starts = cast("Starts", SimpleNamespace(request=lambda queue: None))
+            self.queue.variant = self.routes[0]
         self.model = "a.tar.gz" if has_models else None
         self.admitted = Admitted(Endpoint("price", (variant,)), variant, b"", self.model)
         self.models = FakeModels()
@@ -256,6 +274,8 @@ class World:
         ]
         if len(self.unanswered) <= LIMITS.invocations:
             found += [partial(self._arrive, kind) for kind in (Invocation, StreamedInvocation)]
+        if self.on_demand:
+            found += [partial(self.queue.update, variant) for variant in self.routes]
         for pool in self.pools:
             found += pool.events()
         found += self.models.events()
@@ -289,7 +309,7 @@ class World:
         assert sum(each.outstanding for each in self.instances) == sum(
             phase in WITH_SLOT for phase in phases
         )
-        assert self.queue.length == phases.count(PLACING)
+        assert self.queue.length == phases.count(PLACING) + phases.count(STARTING)
         assert len(self.context.active) == sum(phase not in (RECEIVING, DONE) for phase in phases)
         for request in self.requests:
             exchange = request._exchange
@@ -339,6 +359,8 @@ KINDS = {
     "pipeline": {"stages": 3},
     "pipeline, models first": {"stages": 2, "has_models": True},
     "pipeline, models between": {"stages": 3, "has_models": True, "model_stage": 1},
+    "on demand": {"on_demand": True},
+    "on demand, models": {"on_demand": True, "has_models": True},
     "pipeline, models last": {"stages": 2, "has_models": True, "model_stage": 1},
 }
 
