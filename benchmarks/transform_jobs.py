@@ -16,7 +16,8 @@ from sides import IMAGE, ROLE, Failed, Server, packed, server
 BUCKET = "transforms"
 MODEL = "house"
 LONGEST_SECONDS = 3600.0
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.1
+"""Each look takes some milliseconds of the machine that works on the job."""
 ROWS_OF_A_BLOCK = 100_000
 PART_BYTES = 64 * 2**20
 
