@@ -54,21 +54,22 @@ def read_plain_rows(lines: bytes, columns: int, form: str) -> Numbers | None:
     octets = np.frombuffer(lines, np.uint8)
     # Also finds what belongs to no number, such as spaces.
     marks = np.flatnonzero((octets <= _DOT) & (octets != _MINUS))
-    kinds = octets[marks]
+    kinds = octets.take(marks)
     last_marks = np.flatnonzero(kinds != _DOT)
     """of each cell, among all marks"""
-    if not _is_grid(kinds[last_marks], columns):
+    if not _is_grid(kinds.take(last_marks), columns):
         return None
-    ends = marks[last_marks]
+    ends = marks.take(last_marks)
     starts = np.empty_like(ends)
     starts[0] = 0
     np.add(ends[:-1], 1, out=starts[1:])
     # Before the very first mark stands the last one here, which is a newline.
-    has_dot = kinds[last_marks - 1] == _DOT
+    before = last_marks - 1
+    has_dot = kinds.take(before) == _DOT
     dots = len(marks) - len(ends)
     if dots != np.count_nonzero(has_dot):
         return None  # two in a cell
-    is_negative = octets[starts] == _MINUS
+    is_negative = octets.take(starts) == _MINUS
     sizes = ends - starts
     counts = sizes - is_negative - has_dot
     if dots:
@@ -87,10 +88,10 @@ def read_plain_rows(lines: bytes, columns: int, form: str) -> Numbers | None:
         return None
     numbers = integers.astype(np.float64)
     if dots:
-        decimals = np.where(has_dot, ends - marks[last_marks - 1] - 1, 0)
+        decimals = (ends - marks.take(before) - 1) * has_dot
         if decimals.max() > MOST_DECIMALS:
             return None
-        numbers /= _POWERS[decimals]
+        numbers /= _POWERS.take(decimals)
     np.negative(numbers, out=numbers, where=is_negative)
     numbers[is_empty] = np.nan
     if form != "f":
@@ -121,7 +122,7 @@ def _integers(digits: bytes, ends: _Integers, counts: _Integers) -> _Words | Non
     words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
     total: _Words | None = None
     for number in range((most + 7) // 8 or 1):
-        part = words[ends + (len(_PADDING) - 8 * (number + 1))]
+        part = words.take(ends + (len(_PADDING) - 8 * (number + 1)))
         part ^= _ZEROS
         # The bytes before a number's digits become zeros.
         shift = (64 - 8 * np.clip(counts - 8 * number, 0, 8)).astype(np.uint64)

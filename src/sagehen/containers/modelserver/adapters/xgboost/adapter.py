@@ -116,6 +116,8 @@ class XGBoostModel:
         joint: "JointPredictor | None" = None,
     ) -> None:
         self._boosters: list[Booster] = [file.booster for file in files]
+        for booster in self._boosters:
+            booster.most_threads = environment.most_threads if environment.is_batch else 1
         self._predicting = threading.Lock()
         """Only one thread may use a booster."""
         self._strict = files[0].pickled
