@@ -1,5 +1,6 @@
 """The tables of transform jobs and of their progress."""
 
+import json
 from collections.abc import Iterable
 
 import msgspec
@@ -9,12 +10,14 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    Dialect,
     Double,
     Index,
     Integer,
     String,
     Table,
     Text,
+    TypeDecorator,
     select,
 )
 
@@ -47,6 +50,20 @@ __all__ = [
     "update",
 ]
 
+
+class KeyText(TypeDecorator[str]):
+    """An object's key, as a JSON string: PostgreSQL's text cannot hold NUL, and S3's keys can."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(json.loads(value))
+
+
 TRANSFORMS_CHANGED = "transform-jobs"
 """The database event for job operations."""
 
@@ -78,7 +95,7 @@ PROGRESS = Table(
     "transform_progress",
     METADATA,
     Column("job_id", String(32), primary_key=True),
-    Column("done_through", Text),
+    Column("done_through", KeyText),
     Column("done", JSON(none_as_null=True), nullable=False),
     Column("failed_objects", BigInteger, nullable=False),
     Column("failed_error", String(32)),
@@ -100,7 +117,7 @@ FAILED_OBJECTS = Table(
     "transform_failed_objects",
     METADATA,
     Column("job_id", String(32), primary_key=True),
-    Column("key", Text, primary_key=True),
+    Column("key", KeyText, primary_key=True),
 )
 
 get = TRANSFORM_JOBS.get

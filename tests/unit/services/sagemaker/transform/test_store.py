@@ -41,7 +41,7 @@ def test_all_of_its_progress_comes_back(state):
     state(waiting_transform("a"), waiting_transform("b"))
     progress = TransformProgress(
         job_id="ida",
-        done_through="in/é 1",
+        done_through='in/é \x00"1',
         done=("in/é 3", "in/é 5"),
         failed_objects=1,
         failed_error="ClientError",
@@ -73,7 +73,7 @@ def test_failed_objects_of_a_job_are_kept_once_each_until_they_are_forgotten(sta
         transform_jobs.add_failed_objects(connection, "ida", ["in/é 5", "in/a"])
         transform_jobs.add_failed_objects(connection, "ida", ["in/a", "in/b"])
         transform_jobs.add_failed_objects(connection, "ida", [])
-        transform_jobs.add_failed_objects(connection, "idb", ["in/b"])
+        transform_jobs.add_failed_objects(connection, "idb", ["in/\x00b"])
         assert sorted(transform_jobs.failed_objects(connection, "ida")) == [
             "in/a",
             "in/b",
@@ -81,7 +81,7 @@ def test_failed_objects_of_a_job_are_kept_once_each_until_they_are_forgotten(sta
         ]
         transform_jobs.forget_failed_objects(connection, "ida")
         assert transform_jobs.failed_objects(connection, "ida") == []
-        assert transform_jobs.failed_objects(connection, "idb") == ["in/b"]
+        assert transform_jobs.failed_objects(connection, "idb") == ["in/\x00b"]
 
 
 def test_the_oldest_come_first(state):
