@@ -42,7 +42,7 @@ def test_all_of_its_progress_comes_back(state):
     progress = TransformProgress(
         job_id="ida",
         done_through='in/é \x00"1',
-        done=("in/é 3", "in/é 5"),
+        done=("in/é \x003", "in/é 5"),
         failed_objects=1,
         failed_error="ClientError",
         objects=2**40,
