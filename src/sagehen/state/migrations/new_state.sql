@@ -397,7 +397,6 @@ CREATE INDEX ix_transform_jobs_stage ON transform_jobs (stage, created_at, "key"
 CREATE TABLE transform_progress (
 	job_id VARCHAR(32) NOT NULL, 
 	done_through TEXT, 
-	done JSON NOT NULL, 
 	failed_objects BIGINT NOT NULL, 
 	failed_error VARCHAR(32), 
 	objects BIGINT NOT NULL, 
@@ -414,9 +413,10 @@ CREATE TABLE transform_progress (
 	updated_at DOUBLE NOT NULL, 
 	CONSTRAINT pk_transform_progress PRIMARY KEY (job_id)
 );
-CREATE TABLE transform_failed_objects (
+CREATE TABLE transform_finished_objects (
 	job_id VARCHAR(32) NOT NULL, 
-	"key" TEXT NOT NULL, 
-	CONSTRAINT pk_transform_failed_objects PRIMARY KEY (job_id, "key")
+	"key" BLOB NOT NULL, 
+	failed BOOLEAN NOT NULL, 
+	CONSTRAINT pk_transform_finished_objects PRIMARY KEY (job_id, "key")
 );
 INSERT INTO alembic_version (version_num) VALUES ('0015');
