@@ -320,8 +320,8 @@ def test_the_command_lists_describes_and_refreshes_them(offline, aws) -> None:
     refused = command("refresh", "shown", "--wait")
     assert refused.status == 1
     assert "2 rows cannot be read, more than the 1" in refused.stdout
-    missing = command("describe", "none")
-    assert (missing.status, "no endpoint 'none' with offline results" in missing.stderr) == (
+    missing = command("describe", "missing")
+    assert (missing.status, "no endpoint 'missing' with offline results" in missing.stderr) == (
         1,
         True,
     )

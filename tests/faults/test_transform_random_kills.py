@@ -16,14 +16,14 @@ import pytest
 from support.server import eventually
 from support.transform_kills import finished, is_clean, outputs, pid_of, prepare, start, status
 
-KILLS = int(os.environ.get("TRANSFORM_KILLS", "5"))
+KILLS = int(os.environ.get("TRANSFORM_KILLS", "4"))
 SEED = int(os.environ.get("TRANSFORM_KILL_SEED", "0")) or random.randrange(1, 2**32)
 VICTIMS = ("runner", "control", "instance", "agent")
 LONGEST_PAUSE_SECONDS = 1.0
 """between two kills: a new instance may or may not be there before the next"""
-SMALL = 20 * max(KILLS, 2)
+SMALL = 15 * KILLS
 OBJECTS = {
-    "large.csv": "".join(f"{number},line of a large object\n" for number in range(400_000)),
+    "large.csv": "".join(f"{number},line of a large object\n" for number in range(300_000)),
     **{f"small/{number:05}.csv": f"row {number} a\nrow {number} b\n" for number in range(SMALL)},
 }
 
@@ -73,5 +73,5 @@ def test_outputs_are_those_of_an_undisturbed_run(killed):
     assert "Uploads" not in killed.s3.list_multipart_uploads(Bucket="kills-out")
     progress = json.loads(killed.server.get("/_sagehen/transform-jobs/disturbed"))
     assert (progress["objects"], progress["objects_known"]) == (SMALL + 1, SMALL + 1)
-    assert progress["records"] == 2 * SMALL + 400_000
+    assert progress["records"] == 2 * SMALL + 300_000
     eventually(lambda: is_clean(killed, "disturbed"))

@@ -92,7 +92,7 @@ def make_legacy(home: Path) -> None:
     with closing(sqlite3.connect(home / "state.db")) as state:
         state.executescript(
             "DROP TABLE transform_jobs; DROP TABLE transform_progress; "
-            "DROP TABLE transform_failed_objects; "
+            "DROP TABLE transform_finished_objects; "
             "DROP TABLE state_identity; ALTER TABLE queue_messages DROP COLUMN hidden_seconds; "
             "ALTER TABLE deliveries DROP COLUMN delay_seconds; "
             "ALTER TABLE buckets DROP COLUMN settings; "

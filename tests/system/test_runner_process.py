@@ -50,7 +50,7 @@ class Runner:
         self.process = RunnerProcess(self._changed.set)
 
     async def start(self, program):
-        spec = make_runner_spec(active_transform(), TransformProgress(job_id="idjob"), S3)
+        spec = make_runner_spec(active_transform(), TransformProgress(job_id="idjob"), S3, {})
         await self.process.start([sys.executable, "-c", program])
         self.process.begin(spec)
 

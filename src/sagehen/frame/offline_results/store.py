@@ -40,6 +40,7 @@ _READER_CACHE_KIB = 2 * 1024
 an error, where a mapped file would end the process by SIGBUS."""
 
 
+_PIECE_BYTES = 2**20
 _READ_AHEAD_SHARE = 0.5
 """of the memory that programs could have now"""
 
@@ -164,14 +165,17 @@ def link_store(existing: Path, path: Path) -> None:
 
 
 def read_ahead(path: Path) -> None:
-    """Has the kernel read a store into its cache, and waits for the disk meanwhile.
+    """Reads a store once, so that the kernel has it in its cache. Blocks.
 
     A store that would take much of the memory is left alone: it would displace what is in use.
     """
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size <= _READ_AHEAD_SHARE * _available_bytes():
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+            # Not by posix_fadvise: the kernel reads some 100 KiB at its advice, and no more.
+            piece = bytearray(_PIECE_BYTES)
+            while file.readinto(piece):
+                pass
 
 
 def _available_bytes() -> int:

@@ -391,7 +391,6 @@ CREATE INDEX ix_transform_jobs_stage ON transform_jobs (stage, created_at, "key"
 CREATE TABLE transform_progress (
 	job_id VARCHAR(32) NOT NULL, 
 	done_through TEXT, 
-	done JSON NOT NULL, 
 	failed_objects BIGINT NOT NULL, 
 	failed_error VARCHAR(32), 
 	objects BIGINT NOT NULL, 
@@ -534,9 +533,10 @@ CREATE TABLE scaling_activities (
 );
 CREATE INDEX ix_scaling_activities_status ON scaling_activities (status);
 CREATE INDEX ix_scaling_activities_resource_id ON scaling_activities (resource_id, dimension, number);
-CREATE TABLE transform_failed_objects (
+CREATE TABLE transform_finished_objects (
 	job_id VARCHAR(32) NOT NULL, 
-	"key" TEXT NOT NULL, 
-	CONSTRAINT pk_transform_failed_objects PRIMARY KEY (job_id, "key")
+	"key" BLOB NOT NULL, 
+	failed BOOLEAN NOT NULL, 
+	CONSTRAINT pk_transform_finished_objects PRIMARY KEY (job_id, "key")
 );
 INSERT INTO alembic_version (version_num) VALUES ('0015');

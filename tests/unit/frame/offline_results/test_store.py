@@ -187,16 +187,21 @@ def test_a_store_that_cannot_be_written_is_an_error(path: Path) -> None:
 
 
 def test_a_store_is_read_ahead_unless_it_is_large_for_the_memory(path: Path, monkeypatch) -> None:
-    write(path, [(b"a", b"1")])
-    size = path.stat().st_size
-    advised = []
-    monkeypatch.setattr(os, "posix_fadvise", lambda *advice: advised.append(advice[1:]))
-    monkeypatch.setattr(store, "_available_bytes", lambda: 2 * size - 1)
-    read_ahead(path)
-    assert advised == []
-    monkeypatch.setattr(store, "_available_bytes", lambda: 2 * size)
-    read_ahead(path)
-    assert advised == [(0, 0, os.POSIX_FADV_WILLNEED)]
+    path.write_bytes(bytes(3 * 2**20))
+    reads = []
+    opened = Path.open
+
+    @contextlib.contextmanager
+    def counting(self, mode):
+        with opened(self, mode) as file:
+            yield file
+            reads.append(file.tell())
+
+    monkeypatch.setattr(Path, "open", counting)
+    for available in (6 * 2**20 - 1, 6 * 2**20):
+        monkeypatch.setattr(store, "_available_bytes", lambda size=available: size)
+        read_ahead(path)
+    assert reads == [0, 3 * 2**20]
     read_ahead(path.with_name("gone"))
 
 

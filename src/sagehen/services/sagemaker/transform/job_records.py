@@ -69,8 +69,6 @@ class TransformProgress(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     done_through: str | None = None
     """every object up to this key is finished"""
-    done: tuple[str, ...] = ()
-    """keys of finished objects behind `done_through`, sorted"""
     failed_objects: int = 0
     """finished objects without output"""
     failed_error: str | None = None

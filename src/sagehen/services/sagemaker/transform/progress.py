@@ -15,7 +15,7 @@ from sagehen.services.sagemaker.transform.runner_messages import (
     RunnerSettings,
 )
 
-__all__ = ["RunnerMessage", "absorb", "describe_progress", "failed_keys"]
+__all__ = ["RunnerMessage", "absorb", "describe_progress", "finished_keys"]
 
 RunnerMessage = RunnerSettings | Done | FailedObject | Progress | RunnerLog | RunnerEnded
 
@@ -23,22 +23,22 @@ RunnerMessage = RunnerSettings | Done | FailedObject | Progress | RunnerLog | Ru
 def absorb(
     progress: TransformProgress, messages: Sequence[RunnerMessage], now: float
 ) -> TransformProgress:
-    """Returns the same object if `messages` add nothing that is stored."""
+    """Returns the same object if `messages` add nothing to it; `finished_keys` has the rest."""
     after = progress
     for message in messages:
         after = _absorb_one(after, message)
-    # Once for all messages: each may come while thousands of keys are waiting.
-    failed = failed_keys(messages)
-    finished = {key for message in messages if isinstance(message, Done) for key in message.keys}
-    after = msgspec.structs.replace(
-        after,
-        done=_behind({*progress.done, *finished, *failed}, after.done_through),
-    )
     return progress if after == progress else msgspec.structs.replace(after, updated_at=now)
 
 
-def failed_keys(messages: Iterable[RunnerMessage]) -> list[str]:
-    return [message.key for message in messages if isinstance(message, FailedObject)]
+def finished_keys(messages: Iterable[RunnerMessage]) -> dict[str, bool]:
+    """Returns the keys of objects that are finished, and which of them have failed."""
+    keys: dict[str, bool] = {}
+    for message in messages:
+        if isinstance(message, Done):
+            keys |= dict.fromkeys(message.keys, False)
+        elif isinstance(message, FailedObject):
+            keys[message.key] = True
+    return keys
 
 
 def _absorb_one(progress: TransformProgress, message: RunnerMessage) -> TransformProgress:
@@ -69,6 +69,7 @@ def _absorb_one(progress: TransformProgress, message: RunnerMessage) -> Transfor
 
 
 def _absorb_done(progress: TransformProgress, message: Done) -> TransformProgress:
+    # S3 sorts keys by their UTF-8 bytes, and Python sorts text by code points: the same order.
     through = max(filter(None, (progress.done_through, message.through)), default=None)
     return msgspec.structs.replace(
         progress,
@@ -84,11 +85,6 @@ def _absorb_failed(progress: TransformProgress, message: FailedObject) -> Transf
         failed_objects=progress.failed_objects + 1,
         failed_error=progress.failed_error or message.error,
     )
-
-
-def _behind(keys: Iterable[str], through: str | None) -> tuple[str, ...]:
-    """S3 sorts keys by their UTF-8 bytes, and Python sorts text by code points: the same order."""
-    return tuple(sorted(key for key in keys if through is None or key > through))
 
 
 def describe_progress(

@@ -1,6 +1,6 @@
 """Makes the first message to a new runner of a job."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
@@ -20,9 +20,11 @@ def make_runner_spec(
     job: TransformJobRecord,
     progress: TransformProgress,
     s3: S3Access,
-    failed: Iterable[str] = (),
+    finished: Mapping[str, bool],
 ) -> RunnerSpec:
-    """`failed`: keys of objects without output, if the job captures data."""
+    """`finished`: whether objects have failed: those behind `done_through`, and those that data
+    capture asks for."""
+    through = progress.done_through
     definition = job.definition
     data_input, output = definition["TransformInput"], definition["TransformOutput"]
     source = data_input["DataSource"]["S3DataSource"]
@@ -53,8 +55,8 @@ def make_runner_spec(
         capture=_capture(definition.get("DataCaptureConfig")),
         options=job.options,
         done_through=progress.done_through,
-        done=progress.done,
-        failed=tuple(failed),
+        done=tuple(key for key in finished if through is None or key > through),
+        failed=tuple(key for key, failed in finished.items() if failed),
         failed_error=progress.failed_error,
         done_records=progress.done_records,
         failed_records=progress.failed_records,

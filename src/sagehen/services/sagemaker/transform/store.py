@@ -1,6 +1,7 @@
 """The tables of transform jobs and of their progress."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from sqlalchemy import (
@@ -9,12 +10,15 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    Dialect,
     Double,
     Index,
     Integer,
+    LargeBinary,
     String,
     Table,
     Text,
+    TypeDecorator,
     select,
 )
 
@@ -25,17 +29,16 @@ from sagehen.state.database import notify
 from sagehen.state.rows import METADATA
 
 __all__ = [
-    "FAILED_OBJECTS",
+    "FINISHED_OBJECTS",
     "PROGRESS",
     "TRANSFORMS_CHANGED",
     "TRANSFORM_JOBS",
     "active",
-    "add_failed_objects",
     "count_up_to",
     "counts",
     "ended_ids",
-    "failed_objects",
-    "forget_failed_objects",
+    "finished_objects",
+    "forget_finished",
     "get",
     "get_for_update",
     "insert",
@@ -43,9 +46,24 @@ __all__ = [
     "next_waiting",
     "progress_of",
     "save",
+    "save_finished",
     "save_progress",
     "update",
 ]
+
+
+class KeyText(TypeDecorator[str]):
+    """An object's key, as a JSON string: PostgreSQL's text cannot hold NUL, and S3's keys can."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(json.loads(value))
+
 
 TRANSFORMS_CHANGED = "transform-jobs"
 """The database event for job operations."""
@@ -78,8 +96,7 @@ PROGRESS = Table(
     "transform_progress",
     METADATA,
     Column("job_id", String(32), primary_key=True),
-    Column("done_through", Text),
-    Column("done", JSON(none_as_null=True), nullable=False),
+    Column("done_through", KeyText),
     Column("failed_objects", BigInteger, nullable=False),
     Column("failed_error", String(32)),
     Column("objects", BigInteger, nullable=False),
@@ -96,12 +113,16 @@ PROGRESS = Table(
     Column("updated_at", Double, nullable=False),
 )
 
-FAILED_OBJECTS = Table(
-    "transform_failed_objects",
+# Binary keys sort as in S3.
+FINISHED_OBJECTS = Table(
+    "transform_finished_objects",
     METADATA,
     Column("job_id", String(32), primary_key=True),
-    Column("key", Text, primary_key=True),
+    Column("key", LargeBinary(1024), primary_key=True),
+    Column("failed", Boolean, nullable=False),
 )
+"""Objects behind `done_through`, and failed ones that data capture asks for. As rows: a list would
+be rewritten with each change, and there may be very many behind an object that takes long."""
 
 get = TRANSFORM_JOBS.get
 get_for_update = TRANSFORM_JOBS.get_for_update
@@ -178,22 +199,46 @@ def ended_ids(connection: Connection, job_ids: Iterable[str]) -> set[str]:
     return set(connection.execute(statement).scalars())
 
 
-def add_failed_objects(connection: Connection, job_id: str, keys: Iterable[str]) -> None:
-    """A key may be there already: the object failed twice."""
-    values = [{"job_id": job_id, "key": key} for key in keys]
+def save_finished(
+    connection: Connection,
+    progress: TransformProgress,
+    keys: Mapping[str, bool],
+    *,
+    keeps_failed: bool,
+) -> None:
+    """Stores finished objects, and forgets those that `progress.done_through` has passed.
+
+    Args:
+        keys: whether each has failed. They may be stored already.
+        keeps_failed: those that have failed are kept, as such.
+    """
+    through = progress.done_through
+    values = [
+        {"job_id": progress.job_id, "key": key.encode(), "failed": failed and keeps_failed}
+        for key, failed in keys.items()
+        if through is None or key > through or (failed and keeps_failed)
+    ]
     if values:
-        statement = rows.upsert(connection, FAILED_OBJECTS).on_conflict_do_nothing()
+        statement = rows.upsert(connection, FINISHED_OBJECTS).on_conflict_do_nothing()
         connection.execute(statement, values)
+    columns = FINISHED_OBJECTS.c
+    if through is not None:
+        passed = [columns.job_id == progress.job_id, columns.key <= through.encode()]
+        if keeps_failed:
+            passed.append(columns.failed.is_(False))
+        rows.delete_where(connection, FINISHED_OBJECTS, *passed)
 
 
-def failed_objects(connection: Connection, job_id: str) -> list[str]:
-    """Returns their keys."""
-    statement = select(FAILED_OBJECTS.c.key).where(FAILED_OBJECTS.c.job_id == job_id)
-    return list(connection.execute(statement).scalars())
+def finished_objects(connection: Connection, job_id: str) -> dict[str, bool]:
+    """Returns whether each has failed, of those that are stored, in the order of keys."""
+    columns = FINISHED_OBJECTS.c
+    statement = select(columns.key, columns.failed).where(columns.job_id == job_id)
+    found = connection.execute(statement.order_by(columns.key))
+    return {key.decode(): failed for key, failed in found}
 
 
-def forget_failed_objects(connection: Connection, job_id: str) -> None:
-    rows.delete_where(connection, FAILED_OBJECTS, FAILED_OBJECTS.c.job_id == job_id)
+def forget_finished(connection: Connection, job_id: str) -> None:
+    rows.delete_where(connection, FINISHED_OBJECTS, FINISHED_OBJECTS.c.job_id == job_id)
 
 
 def save_progress(connection: Connection, progress: TransformProgress) -> None:

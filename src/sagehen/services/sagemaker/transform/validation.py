@@ -8,7 +8,11 @@ from sagehen.frame.gpus import instance_fraction
 from sagehen.frame.routes import ExecutionMode
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.errors import not_built, refused
-from sagehen.services.sagemaker.hosting.containers import containers_of, execution_mode
+from sagehen.services.sagemaker.hosting.containers import (
+    containers_of,
+    execution_mode,
+    offline_results_of,
+)
 from sagehen.services.sagemaker.hosting.records import ModelRecord
 from sagehen.services.sagemaker.job_arguments import check_bucket, check_input, check_instances
 from sagehen.services.sagemaker.transform.format_options import (
@@ -50,6 +54,12 @@ def check_transform_job(params: dict[str, Any], settings: Settings, objects: Obj
 def check_model(model: ModelRecord, params: dict[str, Any]) -> None:
     """Raises AwsError for models that a transform job, or this one, cannot run."""
     containers = containers_of(model.definition)
+    results = offline_results_of(model.definition)
+    if results is not None and results.only:
+        raise refused(
+            f"The model {model.name} is never run (SAGEHEN_OFFLINE_RESULTS_ONLY is true): its "
+            "answers are offline results. Create a model without that variable."
+        )
     if len(containers) > 1 and _streams(params):
         raise refused(
             "MaxPayloadInMB is 0, which streams whole objects through one container, and the model "

@@ -188,3 +188,12 @@ def test_whole_objects_are_not_streamed_through_a_pipeline(server, make, refusal
     assert "the model line is a pipeline of 2. Set MaxPayloadInMB to at most" in reason
     split = transform_input(ContentType="text/csv", SplitType="Line")
     assert make(ModelName="line", MaxPayloadInMB=0, TransformInput=split)
+
+
+def test_a_model_that_is_never_run_is_refused(server, make, refusal):
+    variables = {"": "s3://results/", "_KEY": "0", "_ONLY": "true"}
+    environment = {f"SAGEHEN_OFFLINE_RESULTS{name}": value for name, value in variables.items()}
+    server.CreateModel(
+        ModelName="stored", PrimaryContainer={"Image": "any:1", "Environment": environment}
+    )
+    assert "The model stored is never run" in refusal(lambda: make(ModelName="stored"))

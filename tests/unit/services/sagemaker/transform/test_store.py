@@ -41,8 +41,7 @@ def test_all_of_its_progress_comes_back(state):
     state(waiting_transform("a"), waiting_transform("b"))
     progress = TransformProgress(
         job_id="ida",
-        done_through="in/é 1",
-        done=("in/é 3", "in/é 5"),
+        done_through='in/é \x00"1',
         failed_objects=1,
         failed_error="ClientError",
         objects=2**40,
@@ -68,20 +67,36 @@ def test_jobs_that_have_ended_are_told_from_those_that_run_or_are_unknown(state)
     assert ended == {"idended"}
 
 
-def test_failed_objects_of_a_job_are_kept_once_each_until_they_are_forgotten(state):
+def test_finished_objects_are_kept_until_all_before_them_are_finished_too(state):
     with state.database.write() as connection:
-        transform_jobs.add_failed_objects(connection, "ida", ["in/é 5", "in/a"])
-        transform_jobs.add_failed_objects(connection, "ida", ["in/a", "in/b"])
-        transform_jobs.add_failed_objects(connection, "ida", [])
-        transform_jobs.add_failed_objects(connection, "idb", ["in/b"])
-        assert sorted(transform_jobs.failed_objects(connection, "ida")) == [
-            "in/a",
+
+        def save(through, keys, job_id="ida"):
+            progress = TransformProgress(job_id=job_id, done_through=through)
+            transform_jobs.save_finished(connection, progress, keys, keeps_failed=False)
+            return transform_jobs.finished_objects(connection, "ida")
+
+        keys = {"\U0001f600": False, "in/\x00c": False, "\uffff": True, "é": False}
+        assert list(save(None, keys)) == sorted(keys, key=str.encode)
+        assert save(None, {"in/\x00c": False, "in/b": True}).keys() == {*keys, "in/b"}
+        # A key that the mark has passed is not stored.
+        assert save("in/\x00c", {"a": False, "in/d": False}).keys() == {
+            *keys,
             "in/b",
-            "in/é 5",
-        ]
-        transform_jobs.forget_failed_objects(connection, "ida")
-        assert transform_jobs.failed_objects(connection, "ida") == []
-        assert transform_jobs.failed_objects(connection, "idb") == ["in/b"]
+            "in/d",
+        } - {"in/\x00c"}
+        assert save("é", {}).keys() == {"\uffff", "\U0001f600"}
+        assert save("\U0001f600", {}, "idb").keys() == {"\uffff", "\U0001f600"}
+        transform_jobs.forget_finished(connection, "ida")
+        assert transform_jobs.finished_objects(connection, "ida") == {}
+
+
+def test_failed_objects_are_kept_on_request(state):
+    progress = TransformProgress(job_id="ida", done_through="c")
+    with state.database.write() as connection:
+        for keys in ({"a": True, "b": False, "d": True}, {"e": False}):
+            transform_jobs.save_finished(connection, progress, keys, keeps_failed=True)
+        found = transform_jobs.finished_objects(connection, "ida")
+    assert found == {"a": True, "d": True, "e": False}
 
 
 def test_the_oldest_come_first(state):

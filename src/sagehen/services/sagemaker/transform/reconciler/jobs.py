@@ -21,7 +21,7 @@ from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.services.sagemaker.transform.events import transform_event
 from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
-from sagehen.services.sagemaker.transform.progress import RunnerMessage, failed_keys
+from sagehen.services.sagemaker.transform.progress import RunnerMessage, finished_keys
 from sagehen.services.sagemaker.transform.reconciler.plan import (
     Facts,
     JobStep,
@@ -109,7 +109,10 @@ class TransformPass:
                 self.counts = transform_jobs.counts(connection)
             waits = transform_jobs.count_up_to(connection, 1, JobStage.WAITING)
         steps = [self._plan(job, rows, reports, runners, now) for job in rows.jobs]
-        if any(_is_changed(job, step, rows) for job, step in zip(rows.jobs, steps, strict=True)):
+        if any(
+            _is_changed(job, step, rows, runners)
+            for job, step in zip(rows.jobs, steps, strict=True)
+        ):
             steps = self._write(reports, runners, now)
         self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
         self.active = tuple(
@@ -177,11 +180,13 @@ class TransformPass:
             transform_jobs.save(connection, job)
         if step.progress is not rows.progress[job.job_id]:
             transform_jobs.save_progress(connection, step.progress)
-        if "DataCaptureConfig" in job.definition:
-            # Only data capture needs them, and there may be very many.
-            transform_jobs.add_failed_objects(connection, job.job_id, failed_keys(messages))
+        keys = finished_keys(messages)
         if job.status.is_final:
-            transform_jobs.forget_failed_objects(connection, job.job_id)
+            transform_jobs.forget_finished(connection, job.job_id)
+        elif keys or step.progress.done_through != rows.progress[job.job_id].done_through:
+            # Only data capture needs those that failed long ago, and there may be very many.
+            keeps_failed = "DataCaptureConfig" in job.definition
+            transform_jobs.save_finished(connection, step.progress, keys, keeps_failed=keeps_failed)
         if job.status is not before.status:
             own_tags = tags.get(connection, job.arn)
             put_event(connection, transform_event(job, own_tags, self._arns, now))
@@ -196,12 +201,18 @@ class TransformPass:
         )
 
 
-def _is_changed(before: TransformJobRecord, step: JobStep, rows: _Rows) -> bool:
+def _is_changed(
+    before: TransformJobRecord,
+    step: JobStep,
+    rows: _Rows,
+    runners: Mapping[str, RunnerFacts],
+) -> bool:
     job_id = before.job_id
     return (
         job_id in rows.admitted
         or step.progress is not rows.progress[job_id]
         or step.job is not before
+        or bool(finished_keys(runners.get(job_id, NO_RUNNER).messages))
     )
 
 

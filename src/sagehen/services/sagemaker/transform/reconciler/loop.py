@@ -130,8 +130,8 @@ class TransformLoop(LeasedLoop):
         """Ends what earlier runners of the job have left. Blocks."""
         self._left_uploads.abort_of(job.job_id)
         with self._database.read() as connection:
-            failed = transform_jobs.failed_objects(connection, job.job_id)
-        return make_runner_spec(job, progress, s3, failed)
+            finished = transform_jobs.finished_objects(connection, job.job_id)
+        return make_runner_spec(job, progress, s3, finished)
 
     async def _end_uploads(self, requests: JobRequests) -> None:
         """Ends uploads of jobs that have ended; their runners are gone."""

@@ -19,6 +19,7 @@ from sagehen.services.sagemaker.transform.reconciler.plan import (
     instance_ids,
 )
 from sagehen.services.sagemaker.transform.runner_messages import (
+    Done,
     FailedObject,
     RunnerEnded,
     RunnerLog,
@@ -146,6 +147,17 @@ async def test_the_next_runner_knows_what_is_done(control):
         spec = (await control.runner(2)).spec
         assert (spec.done_through, spec.done, spec.done_records) == ("a", ("c",), 5)
         assert spec.settings == settings
+
+
+async def test_an_object_that_changes_no_count_is_done_too(control):
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+        runner.say(Done(keys=("empty",), records=0, input_bytes=0))
+        runner.die()
+        await control.until(lambda: control.loop.measured()["TransformRunnerRestarts"] == {(): 1})
+        control.clock.advance(1)
+        assert (await control.runner(2)).spec.done == ("empty",)
 
 
 async def test_runners_that_die_without_progress_fail_the_job(control):
@@ -318,7 +330,7 @@ async def test_the_next_runner_knows_which_objects_failed_if_the_job_captures_da
             runner.say(RunnerEnded())
         await control.until(lambda: control.get().status.is_final)
         with control.database.read() as connection:
-            assert transform_jobs.failed_objects(connection, "idjob") == []
+            assert transform_jobs.finished_objects(connection, "idjob") == {}
 
 
 async def test_nothing_runs_on_when_the_loop_ends(control):
