@@ -55,6 +55,8 @@ def parse_csv(body: bytes, form: str = "f") -> Table:
     body = body.strip()
     if b"\n" not in body:
         return _one_row(body, b"," if b"," in body else _delimiter(body), form)
+    if len(body) < MANY_BYTES:
+        return _few_rows(body.split(b"\n"), form)
     first = body[: body.index(b"\n")]
     delimiter = _delimiter(first)
     rows = _Rows(delimiter, first.count(delimiter) + 1, form)
@@ -65,8 +67,23 @@ def parse_csv(body: bytes, form: str = "f") -> Table:
     return Table(rows.count, rows.columns, rows.cells)
 
 
+def _few_rows(lines: list[bytes], form: str) -> Table:
+    delimiter = _delimiter(lines[0])
+    columns = lines[0].count(delimiter) + 1
+    rows = _Rows(delimiter, columns, form)
+    if delimiter != b"," or len(lines) > LINES_AT_ONCE:
+        rows.add(lines)
+    elif _add_plain(lines, columns, rows.cells):
+        rows.count = len(lines)
+    else:
+        rows.add_each(lines)
+    return Table(rows.count, rows.columns, rows.cells)
+
+
 class _Rows:
     """Reads lines, and has their cells."""
+
+    __slots__ = ("_delimiter", "cells", "columns", "count", "form")
 
     def __init__(self, delimiter: bytes, columns: int, form: str) -> None:
         self._delimiter = delimiter
@@ -79,20 +96,21 @@ class _Rows:
         """Raises ValueError."""
         for start in range(0, len(lines), LINES_AT_ONCE):
             part = lines[start : start + LINES_AT_ONCE]
-            if self._delimiter != b"," or not _add_plain(part, self.columns, self.cells):
-                for line in part:
-                    self._add_line(line)
-            else:
+            if self._delimiter == b"," and _add_plain(part, self.columns, self.cells):
                 self.count += len(part)
+            else:
+                self.add_each(part)
 
-    def _add_line(self, line: bytes) -> None:
-        row = _numbers(line, self._delimiter, self.form)
-        self.count += 1
-        if len(row) != self.columns:
-            raise ValueError(
-                f"line {self.count} has {len(row)} cells, the first line has {self.columns}"
-            )
-        self.cells.extend(row)
+    def add_each(self, lines: list[bytes]) -> None:
+        """Raises ValueError."""
+        for line in lines:
+            row = _numbers(line, self._delimiter, self.form)
+            self.count += 1
+            if len(row) != self.columns:
+                raise ValueError(
+                    f"line {self.count} has {len(row)} cells, the first line has {self.columns}"
+                )
+            self.cells.extend(row)
 
 
 def _plain_csv(size: int) -> "ModuleType | None":
