@@ -16,12 +16,13 @@ import pytest
 from support.server import eventually
 from support.transform_kills import finished, is_clean, outputs, pid_of, prepare, start, status
 
-KILLS = int(os.environ.get("TRANSFORM_KILLS", "4"))
+KILLS = int(os.environ.get("TRANSFORM_KILLS", "3"))
 SEED = int(os.environ.get("TRANSFORM_KILL_SEED", "0")) or random.randrange(1, 2**32)
 VICTIMS = ("runner", "control", "instance", "agent")
 LONGEST_PAUSE_SECONDS = 1.0
 """between two kills: a new instance may or may not be there before the next"""
-SMALL = 15 * KILLS
+SMALL = 20 * KILLS
+"""so many that two instances are busy for as long as all pauses take"""
 OBJECTS = {
     "large.csv": "".join(f"{number},line of a large object\n" for number in range(300_000)),
     **{f"small/{number:05}.csv": f"row {number} a\nrow {number} b\n" for number in range(SMALL)},
