@@ -66,8 +66,9 @@ class RunningContainer:
     async def wait_until_healthy(self) -> None:
         """Raises ContainerUnhealthy if its server listens on another port."""
         pace = self.pace
+        # Callers may wait for this start: the interval is a twentieth of its time so far.
         backoff = Backoff(
-            pace.first_ping_interval_seconds, pace.longest_ping_interval_seconds, factor=1.2
+            pace.first_ping_interval_seconds, pace.longest_ping_interval_seconds, factor=1.05
         )
         loop = asyncio.get_running_loop()
         hint_at: float | None = loop.time() + pace.port_hint_seconds

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from sagehen.services.monitoring.metering.hosts import (
     HostUsage,
+    ServerlessLimits,
     instance_gauges,
     job_gauges,
     samples_of,
+    serverless_samples,
 )
-from sagehen.services.monitoring.prometheus.gateway_totals import VariantCounts
+from sagehen.services.monitoring.prometheus.gateway_totals import InFlightTotals, VariantCounts
 
 
 @dataclass(frozen=True)
@@ -82,3 +84,25 @@ def test_an_average_of_errors_is_their_share() -> None:
     assert (errors.sum, errors.count) == (1, 4)
     assert "ModelCacheHit" not in samples
     assert "ContainerInvocation4XXErrors" in dict(samples_of(counts, of_container=True))
+
+
+def test_the_concurrency_of_a_serverless_variant_is_a_share() -> None:
+    in_flight = InFlightTotals(now=6, lowest=2, highest=8)
+    samples = dict(serverless_samples(in_flight, ServerlessLimits(16, 4)))
+    assert {name: (each.minimum, each.sum, each.maximum) for name, each in samples.items()} == {
+        "ServerlessConcurrentExecutionsUtilization": (2 / 16, 6 / 16, 8 / 16),
+        "ServerlessProvisionedConcurrencyExecutions": (2, 4, 4),
+        "ServerlessProvisionedConcurrencyUtilization": (2 / 4, 1, 1),
+    }
+
+
+def test_without_provisioned_concurrency_it_has_no_metrics() -> None:
+    samples = dict(serverless_samples(InFlightTotals(), ServerlessLimits(16, 0)))
+    assert list(samples) == ["ServerlessConcurrentExecutionsUtilization"]
+
+
+def test_invocations_above_the_provisioned_concurrency_spill_over() -> None:
+    counts = VariantCounts(invocations=5, provisioned_invocations=3, spillover_invocations=2)
+    sums = {name: each.sum for name, each in samples_of(counts, False)}
+    assert sums["ServerlessProvisionedConcurrencyInvocations"] == 3
+    assert sums["ServerlessProvisionedConcurrencySpilloverInvocations"] == 2

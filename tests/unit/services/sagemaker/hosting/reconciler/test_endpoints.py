@@ -15,12 +15,14 @@ from sagehen.services.sagemaker.hosting import (
 from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass
+from sagehen.services.sagemaker.hosting.demand import Demand, StartRequests, WaitingCalls
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile, routed_ids
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state.database import Database
 from sagehen.state.leases import Lease, LeaseLost
-from support.fleet import counted_ids, deployment, endpoint, instance, report
+from support.clock import HandClock
+from support.fleet import counted_ids, deployment, endpoint, instance, report, serverless
 
 NOW = 100.0
 IN_SERVICE = InstanceState.IN_SERVICE
@@ -164,3 +166,110 @@ def test_each_status_that_it_comes_to_is_an_event(database, make_pass, monkeypat
     for _ in range(3):
         loop.run({made.instance_id: report(made.instance_id, IN_SERVICE)}, NOW)
     assert told == ["IN_SERVICE"]
+
+
+# Instances on demand
+
+
+class Calls:
+    """What gateways say, and the metrics that are recorded."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock(NOW)
+        self.recorded: list[tuple[str, dict[str, str], float]] = []
+        self.demand = Demand(self.clock, idle_seconds=300)
+        self.on_demand = OnDemand(
+            demand=self.demand,
+            idle_seconds=300,
+            max_instances=2,
+            free_memory=lambda: 2**40,
+            record=lambda *value: self.recorded.append(value),
+        )
+
+    def wait(self, *names: str, instances: int = 0) -> None:
+        waiting = (
+            WaitingCalls(endpoint=name, variant="a", calls=1, instances=instances) for name in names
+        )
+        self.demand.note_waiting(StartRequests(waiting=tuple(waiting)))
+
+
+@pytest.fixture
+def calls() -> Calls:
+    return Calls()
+
+
+@pytest.fixture
+def take(home, lease, database, calls):
+    """`take(reports)`: one pass of a control that has just started."""
+    ids = counted_ids()
+
+    def turn(reports):
+        routes = RouteFile(home.routes)
+        control = EndpointPass(database, routes, lease, ids, on_demand=calls.on_demand)
+        return control.run(reports, calls.clock.now())
+
+    return turn
+
+
+def running(database, name: str) -> dict[str, int] | None:
+    with database.read() as connection:
+        return endpoints.get(connection, name).running
+
+
+def test_a_call_raises_the_count_before_an_instance_is_asked_for(database, calls, take) -> None:
+    add(database, endpoint(EndpointStatus.IN_SERVICE, current=serverless()))
+    calls.wait("Houses")
+    requests = take({})
+    assert running(database, "Houses") == {"a": 1}
+    assert [spec.instance_id for spec in requests.start] == ["new-2"]  # planned twice
+
+
+def test_a_control_that_was_killed_then_asks_for_it(database, calls, take) -> None:
+    """Between the row and the agent; the message, which was in memory, is lost too."""
+    add(database, endpoint(EndpointStatus.IN_SERVICE, current=serverless()))
+    calls.wait("Houses")
+    take({})
+    calls.demand.follow({})
+    requests = take({})
+    assert [spec.instance_id for spec in requests.start] == ["new-2"]  # planned twice
+
+
+def test_all_endpoints_share_the_number_of_instances(database, calls, take) -> None:
+    names = ["One", "Three", "Two"]
+    for number, name in enumerate(names):
+        current = serverless(identity=f"d{number}")
+        add(database, endpoint(EndpointStatus.IN_SERVICE, name=name, current=current))
+    calls.wait(*names)
+    assert len(take({}).start) == 2
+    assert [running(database, name) for name in names] == [{"a": 1}, {"a": 1}, None]
+
+
+def test_an_idle_instance_is_due_when_its_time_is_over(database, calls, take) -> None:
+    record = endpoint(EndpointStatus.IN_SERVICE, current=serverless(), running={"a": 1})
+    add(database, record, I1)
+    assert take(ALL_WELL).idle_at == NOW + 300
+    calls.clock.seconds += 300
+    take(ALL_WELL)
+    assert running(database, "Houses") is None
+
+
+def test_a_start_is_measured_once(database, calls, take) -> None:
+    record = endpoint(EndpointStatus.IN_SERVICE, current=serverless(), running={"a": 1})
+    row = instance("i1", "d1")
+    spec = msgspec.structs.replace(row.spec, instance_type="serverless-1024MB")
+    add(database, record, msgspec.structs.replace(row, spec=spec))
+    reports = {"i1": msgspec.structs.replace(report("i1", IN_SERVICE), setup_seconds=0.5)}
+    take(reports)
+    take(reports)
+    dimensions = {"EndpointName": "Houses", "VariantName": "a"}
+    assert calls.recorded == [("ModelSetupTime", dimensions, 500_000)]
+
+
+def test_what_gateways_are_told_of_it(database, home, calls, take) -> None:
+    add(database, endpoint(EndpointStatus.IN_SERVICE, current=serverless(5, provisioned=2)))
+    take({})
+    table = msgspec.json.decode(home.routes.read_bytes(), type=RouteTable)
+    on_demand = table.routes["Houses"].variants[0].on_demand
+    assert on_demand is not None
+    assert (on_demand.max_concurrency, on_demand.provisioned_concurrency) == (5, 2)
+    assert on_demand.inflight_column == 0
