@@ -126,7 +126,7 @@ def _check_metric(params: Mapping[str, Any]) -> None:
 
 
 def _check_metrics(params: Mapping[str, Any]) -> None:
-    if extra := [member for member in _METRIC_MEMBERS if member in params]:
+    if extra := [member for member in _METRIC_MEMBERS if params.get(member)]:
         raise combination(
             f"The parameters Metrics and {extra[0]} are mutually exclusive and you have specified "
             "both."
