@@ -72,7 +72,7 @@ class ScalingWorld:
         series = Series("AWS/SageMaker", metric, tuple(sorted(dimensions.items())), "None")
         slot = int((self.clock.now() - LATE) // 60)
         with self.database.write() as connection:
-            add(connection, {(series, slot): of_values({value: 1})}, 100)
+            add(connection, {(series, slot): of_values({value: 1})}, 1000)
 
     def end_minute(self) -> None:
         """A minute has passed: alarms are evaluated, the loop looks, instances have settled."""

@@ -44,20 +44,15 @@ class PolicyInvocations:
     def invoke(self, connection: Connection, call: AlarmCall, now: datetime) -> str | None:
         """Runs a policy in the transaction that writes the alarm's state; returns why it could not,
         or None."""
-        policy = _find(connection, call.action_arn)
-        if policy is None:
+        policies = _find(connection, call.action_arn)
+        if not policies:
             return f"No scaling policy found for the ARN {call.action_arn}"
         if not call.values:
             return "Metric data points must be provided"
+        acting = _of_arn(policies, call.action_arn)
         at = now.timestamp()
-        target = store.target_by_id(connection, policy.target_id, lock=True)
-        assert target is not None
-        autoscaler = self._autoscaler
-        running = store.activities_in_progress(connection, target.key)
-        if autoscaler.end_activities(connection, running, at):
-            target = store.target_by_id(connection, policy.target_id, lock=True)
-            assert target is not None
-        capacity = autoscaler.capacity(connection, target.key)
+        target = self._locked_target(connection, acting.target_id, at)
+        capacity = self._autoscaler.capacity(connection, target.key)
         if capacity is None:
             return f"The resource {target.resource_id} does not exist"
         breach = Breach(
@@ -67,13 +62,25 @@ class PolicyInvocations:
             values=tuple(call.values),
             at=at,
         )
-        store.record_breach(connection, policy.policy_id, breach)
-        policies = store.policies_of(connection, target.target_id)
-        facts = gather_facts(target, capacity, policy.name, policies, at)
+        if len(policies) > 1:  # Only the calls of other policies need it.
+            store.record_breach(connection, acting.policy_id, breach)
+        acting = msgspec.structs.replace(acting, breach=breach)
+        policies = [acting if one.name == acting.name else one for one in policies]
+        facts = gather_facts(target, capacity, acting.name, policies, at)
         decision = decide(facts)
         _log(target, capacity, breach, decision)
         self._act(connection, target, capacity, facts, decision)
         return None
+
+    def _locked_target(self, connection: Connection, target_id: str, now: float) -> TargetRecord:
+        target = store.target_by_id(connection, target_id)
+        assert target is not None
+        running = store.activities_in_progress(connection, target.key)
+        if running and self._autoscaler.end_activities(connection, running, now):
+            # A cooldown may have begun.
+            target = store.target_by_id(connection, target_id)
+            assert target is not None
+        return target
 
     def _act(
         self,
@@ -83,6 +90,9 @@ class PolicyInvocations:
         facts: ScalingFacts,
         decision: Decision,
     ) -> None:
+        text = f"Policy {decision.policy}: {decision.reason}"
+        if decision.desired is None and text == target.last_decision:
+            return  # It is written already, as each minute before.
         winner = next(policy for policy in facts.policies if policy.name == decision.policy)
         assert winner.breach is not None
         cause = cause_of_alarm(winner.breach.alarm_name, winner.name)
@@ -91,16 +101,24 @@ class PolicyInvocations:
             self._autoscaler.change(connection, *change)
         elif decision.not_scaled is not None:
             record_not_scaled(connection, target.key, cause, decision.not_scaled, facts.now)
-        text = f"Policy {decision.policy}: {decision.reason}"
         decided = msgspec.structs.replace(target, last_decision=text, decided_at=facts.now)
         store.put_target(connection, decided)
 
 
-def _find(connection: Connection, action_arn: str) -> PolicyRecord | None:
-    arn = _CREATED_BY.sub("", action_arn)
-    match = _POLICY.fullmatch(arn)
-    policy = match and store.policy_by_id(connection, match["policy_id"])
-    return policy if policy and policy.arn == arn else None
+def _find(connection: Connection, action_arn: str) -> list[PolicyRecord]:
+    """Returns the policy that an alarm's action names, with all of its target; none if it is not
+    there."""
+    match = _POLICY.fullmatch(_bare(action_arn))
+    found = store.fellow_policies(connection, match["policy_id"]) if match else []
+    return found if any(one.arn == _bare(action_arn) for one in found) else []
+
+
+def _of_arn(policies: Sequence[PolicyRecord], action_arn: str) -> PolicyRecord:
+    return next(one for one in policies if one.arn == _bare(action_arn))
+
+
+def _bare(action_arn: str) -> str:
+    return _CREATED_BY.sub("", action_arn)
 
 
 def gather_facts(

@@ -97,7 +97,7 @@ class ScalingLoop(LeasedLoop):
     def _adjust(self, seen: TargetRecord, now: float) -> None:
         with self._database.write() as connection:
             self._lease.lease.renew(connection, now)
-            target = store.target_by_id(connection, seen.target_id, lock=True)
+            target = store.target_by_id(connection, seen.target_id)
             capacity = target and self._autoscaler.capacity(connection, target.key)
             if target and capacity and _needs_look(target, capacity):
                 adjusted = self._autoscaler.adjust(connection, target, capacity, now)
@@ -107,7 +107,7 @@ class ScalingLoop(LeasedLoop):
         """Runs a due action: bounds, count, activities and the next time in one transaction."""
         with self._database.write() as connection:
             self._lease.lease.renew(connection, now)
-            target = store.target_by_id(connection, seen.target_id, lock=True)
+            target = store.target_by_id(connection, seen.target_id)
             action = target and store.find_action(connection, target.target_id, seen.name)
             if target and action and action.next_at is not None and action.next_at <= now:
                 run_action(connection, self._autoscaler, target, action, now)

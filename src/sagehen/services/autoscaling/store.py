@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     Table,
     and_,
+    bindparam,
     delete,
     func,
     insert,
@@ -48,6 +50,7 @@ __all__ = [
     "delete_policy",
     "delete_target",
     "due_actions",
+    "fellow_policies",
     "find_action",
     "find_policy",
     "find_target",
@@ -59,7 +62,6 @@ __all__ = [
     "listed_targets",
     "next_due_at",
     "policies_of",
-    "policy_by_id",
     "put_action",
     "put_policy",
     "put_target",
@@ -70,7 +72,49 @@ __all__ = [
     "update_activity",
 ]
 
+Record = TypeVar("Record", bound=msgspec.Struct)
+
 _T, _P, _S, _A = TARGETS.c, POLICIES.c, SCHEDULED_ACTIONS.c, ACTIVITIES.c
+
+
+def _columns_of(table: Table, kind: type[msgspec.Struct]) -> list[Any]:
+    return [table.c[field] for field in kind.__struct_fields__]
+
+
+# Built once, for what runs each minute for each alarm: building takes longer than running.
+_TARGET_BY_ID = (
+    select(*_columns_of(TARGETS, TargetRecord))
+    .where(_T.target_id == bindparam("of_id"))
+    .with_for_update()
+)
+_FELLOW = POLICIES.alias()
+_FELLOW_POLICIES = (
+    select(*_columns_of(POLICIES, PolicyRecord))
+    .join_from(POLICIES, _FELLOW, _FELLOW.c.target_id == _P.target_id)
+    .where(_FELLOW.c.policy_id == bindparam("of_id"))
+    .order_by(_P.name)
+)
+_RECORD_BREACH = (
+    update(POLICIES)
+    .where(_P.policy_id == bindparam("of_id"))
+    .values(breach=bindparam("new_breach"))
+)
+_IN_PROGRESS = (
+    select(*_columns_of(ACTIVITIES, ActivityRecord))
+    .where(_A.status == ActivityStatus.IN_PROGRESS.value)
+    .order_by(_A.number)
+)
+_IN_PROGRESS_OF = _IN_PROGRESS.where(
+    _A.resource_id == bindparam("of_resource"), _A.dimension == bindparam("of_dimension")
+)
+
+
+def _records(
+    connection: Connection, statement: Select[Any], kind: type[Record], **values: Any
+) -> list[Record]:
+    fields = kind.__struct_fields__
+    found = connection.execute(statement, values)
+    return [msgspec.convert(dict(zip(fields, row, strict=True)), kind) for row in found]
 
 
 def _put(connection: Connection, table: Table, key: str, record: msgspec.Struct) -> None:
@@ -93,8 +137,10 @@ def find_target(connection: Connection, key: TargetKey, lock: bool = False) -> T
     return _one_target(connection, where, lock)
 
 
-def target_by_id(connection: Connection, target_id: str, lock: bool = False) -> TargetRecord | None:
-    return _one_target(connection, _T.target_id == target_id, lock)
+def target_by_id(connection: Connection, target_id: str) -> TargetRecord | None:
+    """Locks the row until the transaction ends."""
+    found = _records(connection, _TARGET_BY_ID, TargetRecord, of_id=target_id)
+    return found[0] if found else None
 
 
 def target_by_arn(connection: Connection, arn: str) -> TargetRecord | None:
@@ -166,9 +212,9 @@ def find_policy(connection: Connection, target_id: str, name: str) -> PolicyReco
     return found[0] if found else None
 
 
-def policy_by_id(connection: Connection, policy_id: str) -> PolicyRecord | None:
-    found = rows.select_records(connection, POLICIES, PolicyRecord, _P.policy_id == policy_id)
-    return found[0] if found else None
+def fellow_policies(connection: Connection, policy_id: str) -> list[PolicyRecord]:
+    """Returns all policies of a policy's target, itself too."""
+    return _records(connection, _FELLOW_POLICIES, PolicyRecord, of_id=policy_id)
 
 
 def policies_of(connection: Connection, target_id: str) -> list[PolicyRecord]:
@@ -181,8 +227,8 @@ def put_policy(connection: Connection, record: PolicyRecord) -> None:
 
 
 def record_breach(connection: Connection, policy_id: str, breach: Breach) -> None:
-    statement = update(POLICIES).where(_P.policy_id == policy_id)
-    connection.execute(statement.values(breach=msgspec.to_builtins(breach)))
+    values = {"of_id": policy_id, "new_breach": msgspec.to_builtins(breach)}
+    connection.execute(_RECORD_BREACH, values)
 
 
 def delete_policy(connection: Connection, policy_id: str) -> None:
@@ -328,10 +374,10 @@ def activities(
 def activities_in_progress(
     connection: Connection, key: TargetKey | None = None
 ) -> list[ActivityRecord]:
-    where = [_A.status == ActivityStatus.IN_PROGRESS.value]
-    if key is not None:
-        where += [_A.resource_id == key.resource_id, _A.dimension == key.dimension]
-    return rows.select_records(connection, ACTIVITIES, ActivityRecord, *where, order=[_A.number])
+    if key is None:
+        return _records(connection, _IN_PROGRESS, ActivityRecord)
+    of_key = {"of_resource": key.resource_id, "of_dimension": key.dimension}
+    return _records(connection, _IN_PROGRESS_OF, ActivityRecord, **of_key)
 
 
 def forget_old_activities(connection: Connection, before: float) -> None:

@@ -1,6 +1,7 @@
 """`sagehen scaling simulate`."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from typer.testing import CliRunner
@@ -90,6 +91,54 @@ def test_policies_that_cannot_be_simulated_are_refused(run, policy, reason):
     result = run(policy)
     assert result.exit_code != 0
     assert reason in " ".join(result.output.split())
+
+
+class Recorded:
+    """CloudWatch with invocations of the last minutes, one page of a day at a time."""
+
+    def __init__(self, *ago):
+        self.ago = ago
+        self.asked = []
+
+    def client(self, name):
+        assert name == "cloudwatch"
+        return self
+
+    def get_metric_statistics(self, **params):
+        self.asked.append(params)
+        start, end = params["StartTime"], params["EndTime"]
+        points = [
+            {"Timestamp": moment, "Sum": 60.0 * minutes}
+            for minutes in self.ago
+            if start <= (moment := self.now - timedelta(minutes=minutes)) < end
+        ]
+        return {"Datapoints": points}
+
+    @property
+    def now(self):
+        return max(params["EndTime"] for params in self.asked)
+
+
+def test_recorded_invocations_are_replayed(monkeypatch, tmp_path):
+    recorded = Recorded(1, 3, 5)
+    monkeypatch.setattr("sagehen.apply.client.connect_home", lambda *_: recorded)
+    policy = tmp_path / "policy.json"
+    policy.write_text(json.dumps(TRACKING))
+    arguments = ["simulate", "--endpoint", "e/v", "--policy", str(policy), "--hours", "1", "--json"]
+    result = CliRunner().invoke(scaling_app, arguments)
+    assert result.exit_code == 0, result.output
+    loads = [moment["load"] for moment in json.loads(result.stdout)["moments"]]
+    assert loads == [300, 0, 180, 0, 60]
+    (asked,) = recorded.asked
+    assert (asked["MetricName"], asked["Period"]) == ("Invocations", 60)
+    assert {one["Name"]: one["Value"] for one in asked["Dimensions"]} == {
+        "EndpointName": "e",
+        "VariantName": "v",
+    }
+    empty = Recorded()
+    monkeypatch.setattr("sagehen.apply.client.connect_home", lambda *_: empty)
+    result = CliRunner().invoke(scaling_app, arguments)
+    assert "No invocations of e/v are recorded" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("text", ["", "1\nx\n", "-1\n", "inf\n", "nan\n"])

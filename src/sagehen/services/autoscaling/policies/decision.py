@@ -41,7 +41,7 @@ def decide(facts: ScalingFacts) -> Decision:
             return _scale_out(facts, largest)
         return _nothing(facts.acting, f"Policy {largest.policy.name} asks for more capacity.")
     if acting.capacity == facts.capacity:
-        return _not_scaled(facts, _why_kept(facts, acting), "The capacity is right as it is.")
+        return _kept(facts, acting)
     return _scale_in(facts, acting, proposals)
 
 
@@ -58,7 +58,7 @@ def _scale_out(facts: ScalingFacts, proposal: _Proposal) -> Decision:
     policy, now = proposal.policy, facts.now
     if facts.capacity >= facts.maximum:
         reason = NotScaled(code=NotScaledCode.AT_MAXIMUM, maximum=facts.maximum)
-        return _not_scaled(facts, reason, "The capacity is at its maximum.", policy.name)
+        return _not_scaled(facts, reason, policy.name)
     if facts.scale_out_suspended:
         return _nothing(policy.name, "Scaling out is suspended.")
     before, wanted = facts.capacity, proposal.capacity
@@ -79,16 +79,14 @@ def _scale_in(facts: ScalingFacts, acting: _Proposal, proposals: list[_Proposal]
     policy = acting.policy
     if facts.capacity <= facts.minimum:
         reason = NotScaled(code=NotScaledCode.AT_MINIMUM, minimum=facts.minimum)
-        return _not_scaled(facts, reason, "The capacity is at its minimum.")
+        return _not_scaled(facts, reason)
     if facts.scale_in_suspended:
         return _nothing(policy.name, "Scaling in is suspended.")
     if isinstance(policy.configuration, TargetTracking) and (other := _dissenting(facts)):
         return _nothing(policy.name, f"Policy {other} does not agree to a scale-in.")
     largest = max(proposals, key=lambda one: one.capacity)
     if largest.capacity >= facts.capacity:
-        return _not_scaled(
-            facts, _why_kept(facts, largest), f"Policy {largest.policy.name} needs the capacity."
-        )
+        return _kept(facts, largest)
     left = seconds_until_scale_in(policy.configuration, facts.last_out, facts.last_in, facts.now)
     if left > 0:
         return _nothing(policy.name, f"A cooldown ends in {left:.0f} s.")
@@ -112,10 +110,10 @@ def _change(facts: ScalingFacts, policy: PolicyFacts, wanted: int, before: int) 
     if desired == facts.capacity:
         code = NotScaledCode.AT_DESIRED
         reason = NotScaled(code=code, current=facts.capacity)
-        return _not_scaled(facts, reason, "The capacity is right as it is.", policy.name)
+        return _not_scaled(facts, reason, policy.name)
     if facts.not_scalable is not None:
         reason = NotScaled(code=NotScaledCode.UNSCALABLE)
-        return _not_scaled(facts, reason, facts.not_scalable, policy.name)
+        return _not_scaled(facts, reason, policy.name)
     assert policy.breach is not None
     value, threshold = policy.breach.values[0], policy.breach.threshold
     direction = "above" if policy.breach.is_above else "below"
@@ -128,24 +126,32 @@ def _change(facts: ScalingFacts, policy: PolicyFacts, wanted: int, before: int) 
     )
 
 
-def _why_kept(facts: ScalingFacts, proposal: _Proposal) -> NotScaled:
-    """Says why a breach leads to the capacity that there is."""
+def _kept(facts: ScalingFacts, proposal: _Proposal) -> Decision:
+    """Decides on a breach that asks for no other capacity."""
     breach = proposal.policy.breach
     assert breach is not None
     if breach.is_above and facts.capacity >= facts.maximum:
-        return NotScaled(code=NotScaledCode.AT_MAXIMUM, maximum=facts.maximum)
-    if not breach.is_above and facts.capacity <= facts.minimum:
-        return NotScaled(code=NotScaledCode.AT_MINIMUM, minimum=facts.minimum)
-    if isinstance(proposal.policy.configuration, TargetTracking):
-        return NotScaled(code=NotScaledCode.FLAPPING)
-    return NotScaled(code=NotScaledCode.AT_DESIRED, current=facts.capacity)
+        reason = NotScaled(code=NotScaledCode.AT_MAXIMUM, maximum=facts.maximum)
+    elif not breach.is_above and facts.capacity <= facts.minimum:
+        reason = NotScaled(code=NotScaledCode.AT_MINIMUM, minimum=facts.minimum)
+    elif isinstance(proposal.policy.configuration, TargetTracking):
+        reason = NotScaled(code=NotScaledCode.FLAPPING)
+    else:
+        reason = NotScaled(code=NotScaledCode.AT_DESIRED, current=facts.capacity)
+    return _not_scaled(facts, reason, proposal.policy.name)
 
 
 def _nothing(policy: str, reason: str) -> Decision:
     return Decision(policy=policy, reason=reason)
 
 
-def _not_scaled(
-    facts: ScalingFacts, not_scaled: NotScaled, reason: str, policy: str | None = None
-) -> Decision:
+def _not_scaled(facts: ScalingFacts, not_scaled: NotScaled, policy: str | None = None) -> Decision:
+    texts = {
+        NotScaledCode.AT_MAXIMUM: f"The capacity is at its maximum, {not_scaled.maximum}.",
+        NotScaledCode.AT_MINIMUM: f"The capacity is at its minimum, {not_scaled.minimum}.",
+        NotScaledCode.AT_DESIRED: f"The capacity is right as it is, {not_scaled.current}.",
+        NotScaledCode.FLAPPING: "A removal would push the metric over its target.",
+        NotScaledCode.UNSCALABLE: facts.not_scalable or "",
+    }
+    reason = texts[not_scaled.code]
     return Decision(policy=policy or facts.acting, reason=reason, not_scaled=not_scaled)

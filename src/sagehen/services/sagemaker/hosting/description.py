@@ -97,7 +97,9 @@ def _current_variants(
         count = running[current.deployment_id, variant.name]
         summary = _variant(variant, desired[variant.name], count, current)
         if variant != desired[variant.name]:
-            summary["VariantStatus"] = [_status("Updating", record)]
+            summary["VariantStatus"] = [
+                _status("Updating", record) | _scaling(variant, desired[variant.name])
+            ]
         elif record.status is EndpointStatus.DELETING:
             summary["VariantStatus"] = [_status("Deleting", record)]
         return summary
@@ -163,3 +165,12 @@ def _variant(
 
 def _status(status: str, record: EndpointRecord) -> dict[str, Any]:
     return {"Status": status, "StartTime": as_time(record.modified_at)}
+
+
+def _scaling(variant: VariantPlan, desired: VariantPlan) -> dict[str, str]:
+    """Returns the StatusMessage of a changed count."""
+    count = desired.instance_count
+    if count == variant.instance_count:
+        return {}
+    direction = "out" if count > variant.instance_count else "in"
+    return {"StatusMessage": f"Scaling {direction} desired instance count to {count}."}

@@ -1,13 +1,25 @@
 """The table of instances: desired ones, with their last reported state."""
 
-from sqlalchemy import JSON, Column, Connection, Double, String, Table, Text
+from sqlalchemy import (
+    JSON,
+    Column,
+    Connection,
+    Double,
+    String,
+    Table,
+    Text,
+    bindparam,
+    func,
+    select,
+)
 
 from sagehen.base.errors import AlreadyExists
+from sagehen.frame.container_specs import InstanceState
 from sagehen.services.sagemaker.hosting.records import InstanceRecord
 from sagehen.state import rows
 from sagehen.state.rows import METADATA
 
-__all__ = ["INSTANCES", "all", "delete", "insert", "of_endpoint", "update"]
+__all__ = ["INSTANCES", "all", "count_serving", "delete", "insert", "of_endpoint", "update"]
 
 INSTANCES = Table(
     "instances",
@@ -50,3 +62,24 @@ def of_endpoint(connection: Connection, endpoint_name: str) -> list[InstanceReco
     where = INSTANCES.c.endpoint_name == endpoint_name
     order = [INSTANCES.c.instance_id]
     return rows.select_records(connection, INSTANCES, InstanceRecord, where, order=order)
+
+
+# Built once, as it runs each minute for each alarm of a scaled variant.
+_COUNT_SERVING = select(func.count()).where(
+    INSTANCES.c.endpoint_name == bindparam("of_endpoint"),
+    INSTANCES.c.deployment_id == bindparam("of_deployment"),
+    INSTANCES.c.variant_name == bindparam("of_variant"),
+    INSTANCES.c.state == InstanceState.IN_SERVICE.value,
+    INSTANCES.c.stop_at.is_(None),
+)
+
+
+def count_serving(
+    connection: Connection, endpoint_name: str, deployment_id: str, variant_name: str
+) -> int:
+    values = {
+        "of_endpoint": endpoint_name,
+        "of_deployment": deployment_id,
+        "of_variant": variant_name,
+    }
+    return connection.scalar(_COUNT_SERVING, values) or 0

@@ -3,6 +3,7 @@
 Counts are changed by the code of UpdateEndpointWeightsAndCapacities, in the caller's transaction.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,7 +21,6 @@ from sagehen.services.sagemaker.hosting.records import (
     Deployment,
     EndpointRecord,
     EndpointStatus,
-    InstanceRecord,
     VariantPlan,
 )
 from sagehen.state.database import notify
@@ -60,7 +60,10 @@ class VariantResources:
         variant = _find(endpoints.get(connection, endpoint_name), endpoint_name, variant_name)
         if variant is None:
             return None
-        return _capacity(variant, dimension, instances.of_endpoint(connection, endpoint_name))
+        running = instances.count_serving(
+            connection, endpoint_name, variant.deployment.deployment_id, variant_name
+        )
+        return _capacity(variant, dimension, running)
 
     def capacities(
         self, connection: Connection, keys: Iterable[tuple[str, str]]
@@ -70,15 +73,18 @@ class VariantResources:
         if not wanted:
             return found
         by_name = {endpoint.name: endpoint for endpoint in endpoints.all(connection)}
-        running: dict[str, list[InstanceRecord]] = {}
-        for instance in instances.all(connection):
-            running.setdefault(instance.endpoint_name, []).append(instance)
+        running = Counter(
+            (instance.endpoint_name, instance.deployment_id, instance.variant_name)
+            for instance in instances.all(connection)
+            if instance.state is InstanceState.IN_SERVICE and instance.stop_at is None
+        )
         for resource_id, dimension in wanted:
             endpoint_name, variant_name = _names(resource_id)
             variant = _find(by_name.get(endpoint_name), endpoint_name, variant_name)
             if variant is not None:
-                of_endpoint = running.get(endpoint_name, [])
-                found[resource_id, dimension] = _capacity(variant, dimension, of_endpoint)
+                serving = (endpoint_name, variant.deployment.deployment_id, variant_name)
+                capacity = _capacity(variant, dimension, running[serving])
+                found[resource_id, dimension] = capacity
         return found
 
     def version(self, connection: Connection) -> object:
@@ -129,13 +135,13 @@ def _find(
     return _Variant(endpoint, variant, desired)
 
 
-def _capacity(variant: _Variant, dimension: str, of_endpoint: Iterable[InstanceRecord]) -> Capacity:
+def _capacity(variant: _Variant, dimension: str, running: int) -> Capacity:
     endpoint = variant.endpoint
     is_settled = endpoint.status is EndpointStatus.IN_SERVICE
     if dimension == PROVISIONED_CONCURRENCY:
         desired, current = map(_provisioned, (variant.desired, variant.shown))
     else:
-        desired, current = variant.desired.instance_count, _running(variant, of_endpoint)
+        desired, current = variant.desired.instance_count, running
     return Capacity(
         desired=desired,
         current=current,
@@ -150,16 +156,6 @@ def _capacity(variant: _Variant, dimension: str, of_endpoint: Iterable[InstanceR
 
 def _provisioned(variant: VariantPlan) -> int:
     return (variant.serverless and variant.serverless.provisioned_concurrency) or 0
-
-
-def _running(variant: _Variant, of_endpoint: Iterable[InstanceRecord]) -> int:
-    return sum(
-        instance.state is InstanceState.IN_SERVICE
-        and instance.stop_at is None
-        and instance.variant_name == variant.shown.name
-        and instance.deployment_id == variant.deployment.deployment_id
-        for instance in of_endpoint
-    )
 
 
 def _least(variant: _Variant, dimension: str) -> int:

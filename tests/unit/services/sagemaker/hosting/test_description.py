@@ -54,7 +54,9 @@ def test_a_change_of_counts_is_no_pending_deployment() -> None:
     described = describe(record, [])
     assert "PendingDeploymentSummary" not in described
     grows, stays = described["ProductionVariants"]
-    assert (grows["DesiredInstanceCount"], grows["VariantStatus"][0]["Status"]) == (3, "Updating")
+    (status,) = grows["VariantStatus"]
+    assert (grows["DesiredInstanceCount"], status["Status"]) == (3, "Updating")
+    assert status["StatusMessage"] == "Scaling out desired instance count to 3."
     assert "VariantStatus" not in stays
 
 
