@@ -17,7 +17,13 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sagehe
 
 JAVA = ("java", "openjdk-17-jre-headless")
 REDIS = ("redis-server", "redis-server")
-PROGRAMS = {"torchserve": JAVA, "mms": JAVA, "celery": REDIS, "ray_async": REDIS}
+PROGRAMS = {
+    "torchserve": JAVA,
+    "mms": JAVA,
+    "spark": JAVA,
+    "celery": REDIS,
+    "ray_async": REDIS,
+}
 """A program that a peer needs, and the Debian package that contains it."""
 
 

@@ -74,7 +74,7 @@ def test_unknown_model(sagemaker):
         ({"ManagedInstanceScaling": {"Status": "ENABLED"}}, "only supported for inference comp"),
         (
             {"ServerlessConfig": {"MemorySizeInMB": 2048, "MaxConcurrency": 5}},
-            "Not implemented by Sagehen yet: serverless",
+            "ServerlessConfig is not supported with InstanceType.",
         ),
     ],
 )

@@ -1,12 +1,14 @@
 """Endpoints that answer from results computed in advance: a real server, boto3 and S3."""
 
 import json
+import re
 import urllib.error
 import urllib.request
 
 import pytest
 from botocore.exceptions import ClientError
 
+from support.cli import run_command
 from support.deploy import IMAGE, ROLE
 from support.server import eventually
 
@@ -292,3 +294,34 @@ def test_a_transform_jobs_output_answers(offline) -> None:
     eventually(has_ended)
     offline.only("nightly", "nightly/")
     assert offline.ask("nightly", "cy,9\nana,9\n") == "6.0\n2.0\n"
+
+
+def test_the_command_lists_describes_and_refreshes_them(offline, aws) -> None:
+    def command(*words):
+        return run_command("offline-results", *words, "--home", aws.home)
+
+    offline.put("shown/one.out", "a,1\nbroken\nb,2\n")
+    offline.only("shown", "shown/", ANSWER="1", MAX_BROKEN_ROWS="1")
+    listed = command("list").stdout
+    assert re.search(r"^shown +AllTraffic +Ready +2 +1 ", listed, re.MULTILINE), listed
+    described = command("describe", "shown").stdout
+    assert "  Rows left out: 1\n" in described
+    assert "    s3://results/shown/one.out, row 2: it has no column 1" in described
+    (store,) = json.loads(command("describe", "shown", "--json").stdout)
+    assert (store["keys"], store["broken_rows"], store["max_broken_rows"]) == (2, 1, "1")
+    assert store in json.loads(command("list", "--json").stdout)
+
+    offline.put("shown/one.out", "a,3\n")
+    refreshed = command("refresh", "shown", "--wait")
+    assert refreshed.status == 0, refreshed.stderr
+    assert "shown, variant AllTraffic: Ready\n" in refreshed.stdout
+    assert offline.store("shown")["keys"] == 1
+    offline.put("shown/one.out", "a\nb\n")
+    refused = command("refresh", "shown", "--wait")
+    assert refused.status == 1
+    assert "2 rows cannot be read, more than the 1" in refused.stdout
+    missing = command("describe", "missing")
+    assert (missing.status, "no endpoint 'missing' with offline results" in missing.stderr) == (
+        1,
+        True,
+    )

@@ -145,6 +145,25 @@ def test_whole_objects_are_streamed(transforms, upper):
     assert transforms.outputs(described["TransformJobName"]) == {"a.csv.out": "ONE\nTWO\n"}
 
 
+def test_an_object_over_the_usual_limit_of_bodies_is_streamed(transforms, upper):
+    body = "".join(f"{number} of a large object\n" for number in range(1_300_000))
+    assert len(body) > 30 * 2**20
+    described = transforms.run(upper, {"a.csv": body}, MaxPayloadInMB=0, split="None")
+    assert described["TransformJobStatus"] == "Completed", described
+    assert transforms.outputs(described["TransformJobName"]) == {"a.csv.out": body.upper()}
+
+
+def test_the_log_says_what_to_do_where_a_stream_is_too_large(transforms, houses, aws):
+    rows = "1.0,2.0\n" * 2_700_000
+    described = transforms.run(houses, {"a.csv": rows}, MaxPayloadInMB=0, split="None")
+    assert described["TransformJobStatus"] == "Failed"
+    name = described["TransformJobName"]
+    messages = logged(aws, name, "/data-log")
+    assert any(f"batch-in/{name}/a.csv: ClientError: 413" in line for line in messages), messages
+    assert any("Let the job send parts of the object (SplitType" in line for line in messages)
+    assert transforms.outputs(name) == {}
+
+
 def test_a_pipeline_passes_each_batch_through_all_its_containers(transforms, deploy):
     scripts = {
         "upper": UPPER,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sagehen.services.inference_service.notices import notice_of
 from sagehen.services.inference_service.records import InferenceJobRecord, InferenceState
-from sagehen.services.sagemaker.training.records import JobStatus
+from sagehen.services.sagemaker.job_tables import JobStatus
 from support.server import Server, eventually
 
 GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "long-jobs.md"

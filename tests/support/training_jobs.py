@@ -16,8 +16,8 @@ from sagehen.frame.job_specs import (
     PhaseChange,
     StopRequest,
 )
+from sagehen.services.sagemaker.job_tables import JobStage
 from sagehen.services.sagemaker.training.records import (
-    JobStage,
     SecondaryStatus,
     TrainingJobRecord,
     Transition,

@@ -11,7 +11,8 @@ from sagehen.frame.container_specs import (
     InstanceReport,
     InstanceState,
 )
-from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformStage
+from sagehen.services.sagemaker.job_tables import JobStage
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord
 from sagehen.services.sagemaker.transform.progress import RunnerMessage
 from sagehen.services.sagemaker.transform.reconciler.plan import instance_ids
 from sagehen.services.sagemaker.transform.runner_messages import (
@@ -64,7 +65,7 @@ def waiting_transform(name: str = "job", instances: int = 1, **changes: Any) -> 
 
 
 def active_transform(name: str = "job", instances: int = 1, **changes: Any) -> TransformJobRecord:
-    return waiting_transform(name, instances, **{"stage": TransformStage.ACTIVE, **changes})
+    return waiting_transform(name, instances, **{"stage": JobStage.ACTIVE, **changes})
 
 
 def reports_of(
@@ -98,7 +99,13 @@ class MemoryRunner:
         self.spec: RunnerSpec | None = None
         self.instances: tuple[InstanceAddress, ...] = ()
 
-    async def start(self, command: Sequence[str], spec: RunnerSpec) -> None:
+    @property
+    def has_job(self) -> bool:
+        return self.spec is not None
+
+    async def start(self, command: Sequence[str]) -> None: ...
+
+    def begin(self, spec: RunnerSpec) -> None:
         self.spec = spec
 
     def set_instances(self, instances: tuple[InstanceAddress, ...]) -> None:

@@ -14,7 +14,6 @@ from sagehen.services.sagemaker.transform.runner_messages import (
     RunnerSpec,
     S3Access,
     Stop,
-    UploadBegun,
 )
 from support.server import Server, eventually
 
@@ -109,15 +108,10 @@ class RunnerProcess:
         spec = self.spec
         done = [key for message in self.of("done") for key in message["keys"]]
         through = [message["through"] for message in self.of("done") if message["through"]]
-        ended = {message["upload_id"] for message in self.of("upload_ended")}
-        begun = [msgspec.convert(message, UploadBegun) for message in self.of("upload_begun")]
         return msgspec.structs.replace(
             spec,
             done=(*spec.done, *done),
             done_through=through[-1] if through else spec.done_through,
-            uploads=tuple(
-                upload for upload in (*spec.uploads, *begun) if upload.upload_id not in ended
-            ),
         )
 
     def _read(self) -> None:

@@ -55,6 +55,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self.objects: dict[tuple[str, str], bytes] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
+        self.owners: dict[str, str | None] = {}
+        """of all uploads"""
         self.requests: list[tuple[Any, ...]] = []
         self.buckets = {"in", "out"}
         self._count = 0
@@ -92,11 +94,14 @@ class MemoryStore:
         await asyncio.sleep(0)
         self.objects[bucket, key] = b"".join(body)
 
-    async def create_upload(self, bucket: str, key: str, content_type: str | None = None) -> str:
+    async def create_upload(
+        self, bucket: str, key: str, content_type: str | None = None, owner: str | None = None
+    ) -> str:
         self._check(bucket)
         self._count += 1
         upload_id = f"upload-{self._count}"
         self.uploads[upload_id] = {}
+        self.owners[upload_id] = owner
         return upload_id
 
     async def upload_part(
@@ -213,6 +218,7 @@ class _Call:
 
 def make_spec(**changes: Any) -> RunnerSpec:
     fields = {
+        "job_id": "0" * 32,
         "job_name": "job",
         "job_arn": "arn:aws:sagemaker:us-east-1:111122223333:transform-job/job",
         "s3": S3Access(address="unix:/nowhere", access_key="a", secret_key="s", region="r"),

@@ -7,8 +7,17 @@ import pytest
 
 from support.async_bench import AsyncBench
 from support.deploy import Deployer
+from support.server import eventually
 from support.way import Way
 
+UPPER = """
+def model_fn(folder):
+    return None
+
+def transform_fn(model, data, content_type, accept):
+    data = data.encode() if isinstance(data, str) else data
+    return data.upper(), "text/csv"
+"""
 BIG = 9 * 2**20  # over boto3's threshold for multipart uploads
 
 
@@ -61,6 +70,39 @@ def test_objects_go_there_and_back(server, beyond, tmp_path):
     assert "Contents" not in s3.list_objects_v2(Bucket="there")
     outside = server.client("s3").list_objects_v2(Bucket="outside", Prefix="kept/there/")
     assert "Contents" not in outside
+
+
+def test_a_transform_job_reads_and_writes_there(server, beyond):
+    deployer = Deployer(beyond)
+    deployer.model("there-upper", UPPER)
+    deployer.s3.create_bucket(Bucket="batch")
+    large = "".join(f"{number},a row of a large object\n" for number in range(350_000))
+    objects = {"a b+ü.csv": "one\ntwo\n", "large.csv": large}  # the large one in parts
+    for key, body in objects.items():
+        deployer.s3.put_object(Bucket="batch", Key=f"in/{key}", Body=body.encode())
+    deployer.sagemaker.create_transform_job(
+        TransformJobName="there",
+        ModelName="there-upper",
+        TransformInput={
+            "DataSource": {"S3DataSource": {"S3DataType": "S3Prefix", "S3Uri": "s3://batch/in/"}},
+            "SplitType": "Line",
+        },
+        TransformOutput={"S3OutputPath": "s3://batch/out", "AssembleWith": "Line"},
+        TransformResources={"InstanceType": "ml.m5.large", "InstanceCount": 1},
+    )
+
+    def described():
+        return deployer.sagemaker.describe_transform_job(TransformJobName="there")
+
+    eventually(lambda: described()["TransformJobStatus"] in ("Completed", "Failed"))
+    assert described()["TransformJobStatus"] == "Completed", described()
+    kept = server.client("s3").list_objects_v2(Bucket="outside", Prefix="kept/batch/out/")
+    keys = [one["Key"].removeprefix("kept/batch/out/") for one in kept["Contents"]]
+    assert keys == [f"{key}.out" for key in objects]
+    for key, body in objects.items():
+        answer = deployer.s3.get_object(Bucket="batch", Key=f"out/{key}.out")
+        assert answer["Body"].read().decode() == body.upper()
+    assert "Uploads" not in deployer.s3.list_multipart_uploads(Bucket="batch")
 
 
 def test_an_asynchronous_answer_waits_for_a_store_that_is_away(way, beyond, gates, wait_until):

@@ -125,6 +125,56 @@ def test_a_job_that_fills_the_disk_fails_and_its_room_comes_back(small):
     eventually(lambda: not list((small.home / "jobs").iterdir()))
 
 
+WAITS = """
+import time
+from pathlib import Path
+
+def model_fn(folder):
+    return None
+
+def transform_fn(model, data, content_type, accept):
+    folder = Path(data.decode() if isinstance(data, bytes) else data)
+    (folder / "began").touch()
+    while not (folder / "gate").exists():
+        time.sleep(0.01)
+    return "x" * 100_000, "text/csv"
+"""
+
+
+def test_a_transform_job_waits_for_room_for_its_outputs(small, gates):
+    deployer = Deployer(small)
+    sagemaker, s3 = deployer.sagemaker, deployer.s3
+    deployer.model("batch", WAITS)
+    for bucket in ("batch", "filling"):
+        s3.create_bucket(Bucket=bucket)
+    s3.put_object(Bucket="batch", Key="in/a.csv", Body=f"{gates}\n".encode())
+    source = {"S3DataType": "S3Prefix", "S3Uri": "s3://batch/in/"}
+    sagemaker.create_transform_job(
+        TransformJobName="batch",
+        ModelName="batch",
+        TransformInput={"DataSource": {"S3DataSource": source}, "SplitType": "Line"},
+        TransformOutput={"S3OutputPath": "s3://batch/out"},
+        TransformResources={"InstanceType": "ml.m5.large", "InstanceCount": 1},
+    )
+
+    def described():
+        return sagemaker.describe_transform_job(TransformJobName="batch")
+
+    eventually((gates / "began").exists)
+    filler = small.home.parent / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        fill(filler)
+    (gates / "gate").touch()
+    with pytest.raises(ClientError, match=r"full|make room"):
+        put_until_refused(s3)
+    assert described()["TransformJobStatus"] == "InProgress"
+    filler.unlink()
+    eventually(lambda: described()["TransformJobStatus"] in ("Completed", "Failed"))
+    assert described()["TransformJobStatus"] == "Completed", described()
+    output = s3.get_object(Bucket="batch", Key="out/a.csv.out")["Body"].read()
+    assert output == b"x" * 100_000
+
+
 def creates_endpoint(deployer, name: str) -> bool:
     try:
         deployer.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)

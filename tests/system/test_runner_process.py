@@ -50,8 +50,9 @@ class Runner:
         self.process = RunnerProcess(self._changed.set)
 
     async def start(self, program):
-        spec = make_runner_spec(active_transform(), TransformProgress(job_id="idjob"), S3)
-        await self.process.start([sys.executable, "-c", program], spec)
+        spec = make_runner_spec(active_transform(), TransformProgress(job_id="idjob"), S3, {})
+        await self.process.start([sys.executable, "-c", program])
+        self.process.begin(spec)
 
     async def until(self, condition):
         async with asyncio.timeout(120):
@@ -114,6 +115,5 @@ async def test_kill_returns_once_it_has_ended(runner):
 
 
 async def test_a_program_that_is_not_there(runner):
-    spec = make_runner_spec(active_transform(), TransformProgress(job_id="idjob"), S3)
     with pytest.raises(OSError, match="no-such-program"):
-        await runner.process.start(["/no-such-program"], spec)
+        await runner.process.start(["/no-such-program"])

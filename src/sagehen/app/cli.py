@@ -16,6 +16,7 @@ from sagehen.app.commands.environment import EnvCommand, env
 from sagehen.app.commands.inference_service import inference_service_app
 from sagehen.app.commands.jobs import jobs_app
 from sagehen.app.commands.logs_command import show_logs
+from sagehen.app.commands.offline_results import offline_results_app
 from sagehen.app.commands.scaling import scaling_app
 from sagehen.app.commands.status_command import show_status
 from sagehen.app.commands.templates import apply, delete
@@ -94,6 +95,7 @@ app.command("status")(show_status)
 app.command("logs")(show_logs)
 app.add_typer(jobs_app, name="jobs")
 app.add_typer(transform_app, name="transform")
+app.add_typer(offline_results_app, name="offline-results")
 app.add_typer(async_app, name="async")
 app.add_typer(scaling_app, name="scaling")
 app.add_typer(key_app, name="api-key")

@@ -54,6 +54,8 @@ class RetryPolicy:
         self._clock = clock
         self._seconds = seconds
         self._waiter = waiter
+        self.on_wait: Callable[[str], None] = lambda reason: None
+        """is told, as rarely as the log"""
         self._logged_at: float | None = None
         self._deadline = math.inf
 
@@ -82,6 +84,7 @@ class RetryPolicy:
         if self._logged_at is None or now - self._logged_at >= LOG_INTERVAL_SECONDS:
             self._logged_at = now
             log.warning("%s wait: %s", self._waiter, error, extra={"action": "wait"})
+            self.on_wait(str(error))
 
 
 FIRST_BACKOFF_SECONDS = 1.0

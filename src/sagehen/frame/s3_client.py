@@ -1,7 +1,7 @@
 """A client of S3 on asyncio, for processes that have neither the state nor a store: a few
 operations, signed, and retried while S3 is unavailable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 from xml.etree import ElementTree
@@ -16,6 +16,7 @@ from sagehen.wire.signatures.signing import Signer
 __all__ = [
     "MAX_PART_NUMBER",
     "MIN_PART_BYTES",
+    "OWNER_HEADER",
     "S3Client",
     "S3Error",
     "S3Object",
@@ -26,6 +27,9 @@ __all__ = [
 MIN_PART_BYTES = 5 * 2**20
 """of all parts but the last"""
 MAX_PART_NUMBER = 10_000
+OWNER_HEADER = "x-sagehen-upload-owner"
+"""of CreateMultipartUpload, 32 hexadecimal digits: what began the upload finds it again by them,
+even if the answer with its id was lost"""
 ANSWER_TIMEOUT_SECONDS = 60.0
 RETRY_SECONDS = 300.0
 
@@ -67,6 +71,10 @@ class S3Client:
         self._clock = clock
         self._host = address.removeprefix("tcp:") if address.startswith("tcp:") else "localhost"
         self._retry = RetryPolicy(clock, RETRY_SECONDS, "Transfers with S3")
+
+    def on_wait(self, tell: Callable[[str], None]) -> None:
+        """Has the reasons told why requests are tried again."""
+        self._retry.on_wait = tell
 
     async def list_page(self, bucket: str, prefix: str, after: str = "") -> S3Page:
         """Returns up to 1000 objects behind the key `after`, in the order of keys."""
@@ -110,9 +118,13 @@ class S3Client:
         headers = {"content-type": content_type} if content_type else {}
         await self._ask("PUT", bucket, key, headers=headers, body=body)
 
-    async def create_upload(self, bucket: str, key: str, content_type: str | None = None) -> str:
-        """Returns the upload's id."""
+    async def create_upload(
+        self, bucket: str, key: str, content_type: str | None = None, owner: str | None = None
+    ) -> str:
+        """Returns the upload's id. `owner`: as of `OWNER_HEADER`."""
         headers = {"content-type": content_type} if content_type else {}
+        if owner is not None:
+            headers[OWNER_HEADER] = owner
         answer = await self._ask("POST", bucket, key, {"uploads": ""}, headers, body=[])
         return _text(_parse(answer), "UploadId")
 

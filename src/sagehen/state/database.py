@@ -90,6 +90,8 @@ class Database:
         self.commits = Commits(self._file)
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
+        else:
+            event.listen(self.engine, "connect", _prepare_postgresql)
         # SQLite's waiting writers only poll: a busy writer would make them wait for seconds.
         self._turns = FairLock(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
@@ -226,3 +228,15 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    """Has NUL written as U+FFFD. Text of PostgreSQL holds none, and what a failing user's code says
+    may: the loop that stores it would never get past it."""
+    from psycopg.types.string import StrDumperUnknown
+
+    class TextDumper(StrDumperUnknown):
+        def dump(self, obj: str) -> Any:
+            return super().dump(obj.replace("\x00", "\ufffd") if "\x00" in obj else obj)
+
+    connection.adapters.register_dumper(str, TextDumper)

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from support.deploy import pack
+from support.deploy import ROLE, pack
 from support.docker.endpoints import CAPABILITY, containers_of
 from support.docker.jobs import ImageJobs
 from support.server import eventually
@@ -275,3 +275,32 @@ def test_a_new_agent_removes_containers_of_its_home_only(server, engine, images,
     assert {container.id for container in foreign} <= left
     for container in foreign:
         container.remove(force=True)
+
+
+def test_a_transform_job_runs_an_image(engine, images):
+    sagemaker, s3 = images.deploy.sagemaker, images.deploy.s3
+    s3.create_bucket(Bucket="batch")
+    s3.put_object(Bucket="batch", Key="in/a.csv", Body=b"1\n2\n3\n")
+    sagemaker.create_model(
+        ModelName="batch",
+        ExecutionRoleArn=ROLE,
+        PrimaryContainer=images.container("mine:1", Environment={"OF": "the user"}),
+    )
+    source = {"S3DataType": "S3Prefix", "S3Uri": "s3://batch/in/"}
+    sagemaker.create_transform_job(
+        TransformJobName="batch",
+        ModelName="batch",
+        BatchStrategy="SingleRecord",
+        TransformInput={"DataSource": {"S3DataSource": source}, "SplitType": "Line"},
+        TransformOutput={"S3OutputPath": "s3://batch/out", "AssembleWith": "Line"},
+        TransformResources={"InstanceType": "ml.m5.large", "InstanceCount": 2},
+    )
+
+    def described():
+        return sagemaker.describe_transform_job(TransformJobName="batch")
+
+    eventually(lambda: described()["TransformJobStatus"] in ("Completed", "Failed"))
+    assert described()["TransformJobStatus"] == "Completed", described()
+    output = s3.get_object(Bucket="batch", Key="out/a.csv.out")["Body"].read()
+    assert output == b"2.0\n4.0\n6.0\n"
+    eventually(lambda: not containers_of(engine, "batch"))

@@ -95,6 +95,24 @@ async def test_an_aborted_upload_is_gone_and_may_be_aborted_again(
     assert "Uploads" not in s3.list_multipart_uploads(Bucket=bucket)
 
 
+async def test_an_upload_is_found_by_its_owner(client: S3Client, s3: Any, bucket: str) -> None:
+    owner = "0123456789abcdef" * 2
+    upload_id = await client.create_upload(bucket, "large", owner=owner)
+    (listed,) = s3.list_multipart_uploads(Bucket=bucket)["Uploads"]
+    assert listed["UploadId"] == upload_id
+    assert upload_id.startswith("o" + owner)
+    etag = await client.upload_part(bucket, "large", upload_id, 1, [b"part"])
+    await client.complete_upload(bucket, "large", upload_id, [etag])
+    assert s3.get_object(Bucket=bucket, Key="large")["Body"].read() == b"part"
+
+
+@pytest.mark.parametrize("owner", ["", "%" * 32, "A" * 32, "0" * 31, "0" * 33])
+async def test_an_owner_has_32_digits(client: S3Client, bucket: str, owner: str) -> None:
+    with pytest.raises(S3Error, match="32 hexadecimal digits") as caught:
+        await client.create_upload(bucket, "large", owner=owner)
+    assert caught.value.code == "InvalidArgument"
+
+
 async def test_a_refusal_has_its_code(client: S3Client, bucket: str) -> None:
     with pytest.raises(S3Error) as caught:
         await client.read(bucket, "absent", 0, 1)

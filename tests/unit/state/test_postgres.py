@@ -62,6 +62,13 @@ def test_a_token_with_what_no_column_holds(database: Database) -> None:
         models.list_page(connection, ListQuery(limit=1, token=token))
 
 
+def test_text_with_nul_stops_nothing(database: Database) -> None:
+    # As a reason of a failure may have it, which is whatever a user's code says.
+    with database.write() as connection:
+        tags.put(connection, "arn", {"reason": "ValueError: \x00ü\x00"})
+        assert tags.get(connection, "arn")["reason"] == "ValueError: \ufffdü\ufffd"
+
+
 def test_one_lease_holder_of_many(database: Database) -> None:
     won = []
 

@@ -260,8 +260,7 @@ class Instance:
 
     async def _watch_start(self, waits: list[asyncio.Task[None]]) -> None:
         """Raises ContainerUnhealthy if a container ends before all are healthy, or time is up."""
-        exits = [running.exited for running in self._running]
-        seconds = self.spec.startup_timeout_seconds
+        exits, seconds = [each.exited for each in self._running], self.spec.startup_timeout_seconds
         try:
             async with asyncio.timeout(seconds):
                 pending = set(waits)

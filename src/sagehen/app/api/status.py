@@ -26,10 +26,9 @@ from sagehen.services.sagemaker.hosting.records import (
     InstanceRecord,
     VariantPlan,
 )
+from sagehen.services.sagemaker.job_tables import JobStage
 from sagehen.services.sagemaker.training import store as training_jobs
-from sagehen.services.sagemaker.training.records import JobStage
 from sagehen.services.sagemaker.transform import store as transform_jobs
-from sagehen.services.sagemaker.transform.job_records import TransformStage
 
 __all__ = [
     "JobCounts",
@@ -62,10 +61,10 @@ class ServiceStatus:
 
 
 def read_transform_counts(connection: Connection) -> JobCounts:
-    stages: Counter[TransformStage] = Counter()
+    stages: Counter[JobStage] = Counter()
     for (_, stage), count in transform_jobs.counts(connection).items():
         stages[stage] += count
-    return JobCounts(stages[TransformStage.ACTIVE], stages[TransformStage.WAITING])
+    return JobCounts(stages[JobStage.ACTIVE], stages[JobStage.WAITING])
 
 
 def read_job_counts(
@@ -141,10 +140,7 @@ def _endpoint(
         "queue": _queue(shown, snapshot.queues.get(endpoint.name)),
         "variants": [
             _variant(record, groups[shown.deployment_id, record.name], endpoint.name, snapshot)
-            | {
-                "shadow": record is shown.shadow,
-                "desired": max(desired[record.name], (endpoint.running or {}).get(record.name, 0)),
-            }
+            | {"shadow": record is shown.shadow, "desired": desired[record.name]}
             for record in shown.all_variants
         ]
         if shown
@@ -159,7 +155,11 @@ def desired_counts(endpoint: EndpointRecord) -> dict[str, int]:
         return {}
     if changing is None or changing.deployment_id != shown.deployment_id:
         changing = shown
-    return {variant.name: variant.instance_count for variant in changing.all_variants}
+    running = endpoint.running or {}
+    return {
+        variant.name: max(variant.instance_count, running.get(variant.name, 0))
+        for variant in changing.all_variants
+    }
 
 
 def count_instances(

@@ -22,6 +22,7 @@ __all__ = [
     "json_text",
     "print_jobs",
     "print_line",
+    "print_table",
     "time_text",
 ]
 
@@ -63,7 +64,7 @@ def print_jobs(
     elif not jobs:
         print_line(f"There are no {kind} jobs" + (f" that are {status}." if status else "."))
     else:
-        _print_table([tuple(columns), *map(row, jobs)])
+        print_table([tuple(columns), *map(row, jobs)])
 
 
 def _jobs(aws: "Aws", kind: str, status: JobStatus | None) -> Iterator[dict[str, Any]]:
@@ -82,7 +83,7 @@ def _jobs(aws: "Aws", kind: str, status: JobStatus | None) -> Iterator[dict[str,
         parameters["NextToken"] = page["NextToken"]
 
 
-def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
+def print_table(rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

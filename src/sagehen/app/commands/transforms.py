@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 from urllib.parse import quote
 
 import typer
@@ -21,10 +21,11 @@ from sagehen.app.commands.job_lists import (
     time_text,
 )
 from sagehen.base.config import load_settings
+from sagehen.base.errors import Unavailable
 from sagehen.base.home import Home
 from sagehen.base.terminal import ConfigOption, HomeOption, JsonOption, out, plain_errors
 
-__all__ = ["transform_app"]
+__all__ = ["looks", "transform_app"]
 
 transform_app = typer.Typer(
     help="List, describe, stop and watch transform jobs.", no_args_is_help=True
@@ -33,6 +34,16 @@ transform_app = typer.Typer(
 JobArgument = Annotated[str, typer.Argument(help="A transform job.")]
 
 _ENDED = ("Completed", "Failed", "Stopped")
+LONGEST_AWAY_SECONDS = 60.0
+
+
+class TerminalClock(Protocol):
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+SYSTEM_CLOCK: TerminalClock = time
 
 
 _COLUMNS = ("Name", "Status", "Created (UTC)", "Ended (UTC)")
@@ -93,21 +104,34 @@ def watch(
     """Show a transform job's progress until it ends; exits with 1 unless it is Completed."""
     with plain_errors():
         server_home = _home(home, config)
-        looks = _looks(lambda: _progress(server_home, name), interval)
-        last = _show_bar(name, looks) if out.is_terminal else _show_lines(looks)
+        answers = looks(lambda: _progress(server_home, name), interval)
+        last = _show_bar(name, answers) if out.is_terminal else _show_lines(answers)
         print_line(" ".join(filter(None, (f"{name} is {last['status']}.", last["failure_reason"]))))
     if last["status"] != JobStatus.COMPLETED:
         raise typer.Exit(1)
 
 
-def _looks(look: Callable[[], dict[str, Any]], interval: float) -> Iterator[dict[str, Any]]:
-    """Yields a job's progress until it has ended, at least once."""
+def looks(
+    look: Callable[[], dict[str, Any]], interval: float, clock: TerminalClock = SYSTEM_CLOCK
+) -> Iterator[dict[str, Any]]:
+    """Yields a job's progress until it has ended, at least once.
+
+    A server that is started again meanwhile goes on with the job. Raises Unavailable if it does not
+    answer for too long, or not the first time.
+    """
+    answered_at: float | None = None
     while True:
-        progress = look()
-        yield progress
-        if progress["status"] in _ENDED:
-            return
-        time.sleep(interval)
+        try:
+            progress = look()
+        except Unavailable:
+            if answered_at is None or clock.monotonic() - answered_at > LONGEST_AWAY_SECONDS:
+                raise
+        else:
+            answered_at = clock.monotonic()
+            yield progress
+            if progress["status"] in _ENDED:
+                return
+        clock.sleep(interval)
 
 
 def _show_bar(name: str, looks: Iterable[dict[str, Any]]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from sagehen.containers.modelserver.environment import read_environment
 def main() -> int:
     try:
         environment = read_environment(os.environ)
-        # As in SageMaker's XGBoost container. Libraries read the variable when they are loaded.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        # 1, as in SageMaker's XGBoost container. Libraries read the variable when they are loaded.
+        os.environ.setdefault("OMP_NUM_THREADS", str(environment.most_threads))
         from sagehen.containers.modelserver.program import run
 
         return run(environment)

@@ -133,7 +133,7 @@ class BatchModel(BatchPredictor, Protocol):
     """A BatchPredictor whose rows come from body and content type."""
 
     def decode(self, body: bytes, content_type: str) -> Any:
-        """Returns `DecodedRows`. Raises Refusal."""
+        """Returns `DecodedRows`. Another thread may predict meanwhile. Raises Refusal."""
 
 
 @runtime_checkable
@@ -144,7 +144,7 @@ class RequestBatchModel(BatchPredictor, Protocol):
     """
 
     def decode_request(self, request: ModelRequest) -> Any:
-        """Returns `DecodedRows`. Raises Refusal."""
+        """Returns `DecodedRows`. Another thread may predict meanwhile. Raises Refusal."""
 
 
 class JointPrediction(Protocol):

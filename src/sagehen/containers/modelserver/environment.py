@@ -178,6 +178,8 @@ class Environment:
     batches: BatchLimits
     threads: int
     """Per call of a framework."""
+    most_threads: int
+    """Per call with many rows."""
     tensorflow: TensorFlowSettings
     hugging_face: HuggingFaceSettings
     log_level: int
@@ -239,6 +241,7 @@ def read_environment(environ: Mapping[str, str]) -> Environment:
         batch_queue=queue or BATCH_QUEUE,
         batches=read_batch_limits(environ),
         threads=_threads(environ),
+        most_threads=_most_threads(environ, adapter, cores),
         tensorflow=_tensorflow(environ),
         hugging_face=read_hugging_face(environ),
         log_level=read_log_level(environ),
@@ -273,6 +276,14 @@ def _threads(environ: Mapping[str, str]) -> int:
     """OMP_NUM_THREADS may be a list by nesting depth."""
     outermost = environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return positive({"OMP_NUM_THREADS": outermost}, "OMP_NUM_THREADS") or 1
+
+
+def _most_threads(environ: Mapping[str, str], adapter: str, cores: int) -> int:
+    """In transform jobs, AWS's XGBoost container has a process for each core."""
+    is_chosen = "OMP_NUM_THREADS" in environ
+    if adapter == "xgboost" and environ.get("SAGEMAKER_BATCH") and not is_chosen:
+        return cores
+    return _threads(environ)
 
 
 def _bind(environ: Mapping[str, str]) -> Bind:

@@ -8,8 +8,10 @@ import msgspec
 
 from sagehen.base.errors import Invalid
 from sagehen.frame.s3_locations import Location, parse_location
+from sagehen.frame.tolerance import Tolerance
 
 __all__ = [
+    "BROKEN_ROWS",
     "LINE",
     "REST",
     "OfflineResults",
@@ -24,7 +26,8 @@ _KEY = f"{VARIABLE}_KEY"
 _ANSWER = f"{VARIABLE}_ANSWER"
 _REQUEST_KEY = f"{VARIABLE}_REQUEST_KEY"
 _ONLY = f"{VARIABLE}_ONLY"
-_VARIABLES = {VARIABLE, _KEY, _ANSWER, _REQUEST_KEY, _ONLY}
+BROKEN_ROWS = f"{VARIABLE}_MAX_BROKEN_ROWS"
+_VARIABLES = {VARIABLE, _KEY, _ANSWER, _REQUEST_KEY, _ONLY, BROKEN_ROWS}
 _MEANINGS = {
     VARIABLE: "It is the S3 prefix of the results: s3://bucket/prefix.",
     _KEY: "It is the column of CSV, or the field of JSON Lines, by which requests find their rows.",
@@ -56,12 +59,20 @@ class OfflineResults(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """the selector of the key in a request's rows"""
     only: bool = False
     """the variant has no instances"""
+    max_broken_rows: str | None = None
+    """a number or a share of rows that are left out if they cannot be read; None: they fail the
+    build"""
     revision: int = 0
     """grows with each refresh"""
 
     @property
     def location(self) -> Location:
         return parse_location(self.source)
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """Raises Invalid."""
+        return Tolerance.parse(BROKEN_ROWS, self.max_broken_rows or "0", "rows")
 
     @property
     def is_csv(self) -> bool:
@@ -109,7 +120,9 @@ def read_offline_results(environment: Mapping[str, str]) -> OfflineResults | Non
         answer=values.get(_ANSWER) or REST,
         request_key=_checked(_REQUEST_KEY, values.get(_REQUEST_KEY) or key),
         only=_read_switch(_ONLY, values.get(_ONLY, "")),
+        max_broken_rows=values.get(BROKEN_ROWS) or None,
     )
+    _ = results.tolerance
     _check_answer(results)
     return results
 

@@ -4,10 +4,12 @@ A store is written once, under another name, and renamed when it is complete. No
 after that, so readers need no locks, and a newer store is another file.
 """
 
+import contextlib
 import os
 import sqlite3
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,10 +18,12 @@ import msgspec
 from sagehen.base.errors import SagehenError
 
 __all__ = [
+    "BrokenRows",
     "ResultStore",
     "StoreError",
     "StoreInfo",
     "link_store",
+    "read_ahead",
     "remove_drafts",
     "write_store",
 ]
@@ -36,8 +40,22 @@ _READER_CACHE_KIB = 2 * 1024
 an error, where a mapped file would end the process by SIGBUS."""
 
 
+_PIECE_BYTES = 2**20
+_READ_AHEAD_SHARE = 0.5
+"""of the memory that programs could have now"""
+
+
 class StoreError(SagehenError):
     """The file is no store of offline results, is damaged, or cannot be read or written."""
+
+
+@dataclass
+class BrokenRows:
+    """Rows that cannot be read, while a store is written from the others."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+    """the first ones, with the reasons"""
 
 
 class StoreInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +68,9 @@ class StoreInfo(msgspec.Struct, frozen=True, kw_only=True):
     """of the objects; of rows with the same key the last one counts"""
     built_at: float
     """seconds since the epoch"""
+    broken_rows: int = 0
+    """that were left out"""
+    broken_examples: tuple[str, ...] = ()
 
 
 class ResultStore:
@@ -103,20 +124,25 @@ class ResultStore:
 
 
 def write_store(
-    path: Path, rows: Iterable[tuple[bytes, bytes]], fingerprint: str, now: float
+    path: Path,
+    rows: Iterable[tuple[bytes, bytes]],
+    fingerprint: str,
+    now: float,
+    broken: BrokenRows | None = None,
 ) -> StoreInfo:
     """Writes a store of keys and answers in constant memory; it is durable on return.
 
-    Of rows with the same key the last one counts. A process that is killed leaves its drafts, which
-    `remove_drafts` removes. Changes where SQLite sorts in this process: beside `path`, as /var/tmp
-    may be small. Raises StoreError, and what `rows` raises.
+    Of rows with the same key the last one counts. `broken` may grow while `rows` are read. A
+    process that is killed leaves its drafts, which `remove_drafts` removes. Changes where SQLite
+    sorts in this process: beside `path`, as /var/tmp may be small. Raises StoreError, and what
+    `rows` raises.
     """
     draft, staging = _drafts(path)
     try:
         remove_drafts(path)
         connection = _connect(draft, "mode=rwc")
         try:
-            info = _write(connection, staging, rows, fingerprint, now)
+            info = _write(connection, staging, rows, fingerprint, now, broken or BrokenRows())
         finally:
             connection.close()
         _publish(draft, path)
@@ -136,6 +162,29 @@ def link_store(existing: Path, path: Path) -> None:
         _publish(draft, path)
     except OSError as error:
         raise StoreError(f"The store {path} cannot be written: {error}") from error
+
+
+def read_ahead(path: Path) -> None:
+    """Reads a store once, so that the kernel has it in its cache. Blocks.
+
+    A store that would take much of the memory is left alone: it would displace what is in use.
+    """
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= _READ_AHEAD_SHARE * _available_bytes():
+            # Not by posix_fadvise: the kernel reads some 100 KiB at its advice, and no more.
+            piece = bytearray(_PIECE_BYTES)
+            while file.readinto(piece):
+                pass
+
+
+def _available_bytes() -> int:
+    """Raises OSError or ValueError."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, kib = line.partition(":")
+        if name == "MemAvailable":
+            return int(kib.removesuffix("kB")) * 1024
+    return 0
 
 
 def remove_drafts(path: Path) -> None:
@@ -165,6 +214,7 @@ def _write(
     rows: Iterable[tuple[bytes, bytes]],
     fingerprint: str,
     now: float,
+    broken: BrokenRows,
 ) -> StoreInfo:
     """Writes the rows as they come, then sorted: a tree that grows at its end alone is quick to
     write and has no gaps."""
@@ -192,6 +242,8 @@ def _write(
         keys=_number(connection, "SELECT count(*) FROM results"),
         rows=_number(connection, "SELECT count(*) FROM staging.staged"),
         built_at=now,
+        broken_rows=broken.count,
+        broken_examples=tuple(broken.examples),
     )
     execute("INSERT INTO about VALUES (?)", (msgspec.json.encode(info),))
     execute("COMMIT")

@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 from sagehen.base.errors import Invalid
 from sagehen.frame.offline_results.definition import OfflineResults, read_selector
 from sagehen.frame.offline_results.rows import csv_key, csv_rows, json_key, json_values, lines
-from sagehen.frame.offline_results.store import ResultStore, StoreError
+from sagehen.frame.offline_results.store import ResultStore, StoreError, read_ahead
 from sagehen.frame.routes import OfflineRoute
 
 __all__ = ["MAX_ROWS", "OfflineAnswer", "OfflineAnswers", "OfflineStores"]
@@ -182,9 +183,13 @@ class OfflineStores:
 
     def _open(self, route: OfflineRoute) -> OfflineAnswers | None:
         """Returns None for a broken store; it is tried again with the next route table."""
+        path = self._folder / route.file
         try:
-            store = ResultStore(self._folder / route.file)
+            store = ResultStore(path)
         except StoreError as error:
             log.error("%s", error, extra={"action": "open_offline_results"})
             return None
+        # After a start of the machine nothing of the file is in memory, and no model is there yet:
+        # look-ups are many, and each would make all requests wait for the disk.
+        Thread(target=read_ahead, args=(path,), name="read-ahead", daemon=True).start()
         return OfflineAnswers(store.get, route.results)

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from sagehen.services.sagemaker.training.records import JobStatus, SecondaryStatus
+from sagehen.services.sagemaker.job_tables import JobStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 
 __all__ = [
     "AnswerRecord",

@@ -25,12 +25,9 @@ from sagehen.services.inference_service.service import (
     undeclared_reason,
 )
 from sagehen.services.messaging.sns import topic_store as topics
+from sagehen.services.sagemaker.job_tables import JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
-from sagehen.services.sagemaker.training.records import (
-    JobStatus,
-    SecondaryStatus,
-    TrainingJobRecord,
-)
+from sagehen.services.sagemaker.training.records import SecondaryStatus, TrainingJobRecord
 from sagehen.state.group_commit import attempt
 from sagehen.wire.errors import AwsError
 

@@ -3,6 +3,7 @@
 import re
 from xml.etree.ElementTree import Element
 
+from sagehen.frame.s3_client import OWNER_HEADER
 from sagehen.services.s3.acl import written_acl
 from sagehen.services.s3.copy import check_source, read_source
 from sagehen.services.s3.errors import (
@@ -30,7 +31,13 @@ from sagehen.services.s3.http.xml import child_text, children, document, iso_tim
 from sagehen.services.s3.storage import ChosenPart, Completion, OpenObject
 from sagehen.services.s3.storage.digests import JOINABLE
 from sagehen.services.s3.storage.errors import NoSuchUpload
-from sagehen.services.s3.storage.records import Blob, ChecksumKind, ObjectInfo, Upload
+from sagehen.services.s3.storage.records import (
+    OWNER_CHARACTERS,
+    Blob,
+    ChecksumKind,
+    ObjectInfo,
+    Upload,
+)
 from sagehen.wire.http import Response
 
 __all__ = [
@@ -44,6 +51,7 @@ __all__ = [
 
 _MOST_PARTS = 10_000
 _COPIED_RANGE = re.compile(r"bytes=[0-9]+-[0-9]+")
+_OWNER = re.compile(f"[0-9a-f]{{{OWNER_CHARACTERS}}}")
 _XML = {"content-type": "application/xml"}
 
 
@@ -52,9 +60,14 @@ async def create_multipart_upload(exchange: S3Exchange) -> Response:
     attributes = read_attributes(headers, await written_acl(exchange))
     algorithm = read_algorithm(headers)
     kind = _read_kind(headers.get("x-amz-checksum-type"), algorithm)
+    owner = headers.get(OWNER_HEADER)
+    if owner is not None and not _OWNER.fullmatch(owner):
+        raise invalid_argument(
+            f"{OWNER_HEADER} has {OWNER_CHARACTERS} hexadecimal digits.", OWNER_HEADER, owner
+        )
     upload = await exchange.run(
         lambda: exchange.store.uploads.create(
-            exchange.bucket, exchange.key, attributes, algorithm, kind
+            exchange.bucket, exchange.key, attributes, algorithm, kind, owner
         )
     )
     body = document(

@@ -224,6 +224,12 @@ def list_uploads(
     return [_read_upload(row) for row in connection.execute(statement)]
 
 
+def uploads_that_begin(connection: Connection, beginning: str) -> list[Upload]:
+    """Returns uploads by the beginning of their ids; reads all, which are few."""
+    statement = select(UPLOADS).where(UPLOADS.c.upload_id.startswith(beginning, autoescape=True))
+    return [_read_upload(row) for row in connection.execute(statement)]
+
+
 def uploads_of(connection: Connection, bucket: str) -> list[str]:
     statement = select(UPLOADS.c.upload_id).where(UPLOADS.c.bucket == bucket)
     return list(connection.execute(statement).scalars())

@@ -391,8 +391,6 @@ CREATE INDEX ix_transform_jobs_stage ON transform_jobs (stage, created_at, "key"
 CREATE TABLE transform_progress (
 	job_id VARCHAR(32) NOT NULL, 
 	done_through TEXT, 
-	done JSON NOT NULL, 
-	failed JSON NOT NULL, 
 	failed_objects BIGINT NOT NULL, 
 	failed_error VARCHAR(32), 
 	objects BIGINT NOT NULL, 
@@ -406,7 +404,6 @@ CREATE TABLE transform_progress (
 	max_concurrent INTEGER, 
 	max_payload_mb INTEGER, 
 	batch_strategy VARCHAR(16), 
-	uploads JSON NOT NULL, 
 	updated_at DOUBLE NOT NULL, 
 	CONSTRAINT pk_transform_progress PRIMARY KEY (job_id)
 );
@@ -536,4 +533,10 @@ CREATE TABLE scaling_activities (
 );
 CREATE INDEX ix_scaling_activities_status ON scaling_activities (status);
 CREATE INDEX ix_scaling_activities_resource_id ON scaling_activities (resource_id, dimension, number);
-INSERT INTO alembic_version (version_num) VALUES ('0014');
+CREATE TABLE transform_finished_objects (
+	job_id VARCHAR(32) NOT NULL, 
+	"key" BLOB NOT NULL, 
+	failed BOOLEAN NOT NULL, 
+	CONSTRAINT pk_transform_finished_objects PRIMARY KEY (job_id, "key")
+);
+INSERT INTO alembic_version (version_num) VALUES ('0015');

@@ -185,3 +185,19 @@ def test_seconds_need_not_be_whole():
     for bad in ("0", "nan", "inf", "-1", "soon"):
         with pytest.raises(SettingError, match="SAGEMAKER_MODEL_SERVER_TIMEOUT"):
             read_environment({"SAGEMAKER_MODEL_SERVER_TIMEOUT": bad})
+
+
+@pytest.mark.parametrize(
+    ("variables", "most_threads"),
+    [
+        ({"SAGEHEN_ADAPTER": "xgboost"}, 1),
+        ({"SAGEHEN_ADAPTER": "xgboost", "SAGEMAKER_BATCH": "true"}, 8),
+        ({"SAGEHEN_ADAPTER": "xgboost", "SAGEMAKER_BATCH": "true", "OMP_NUM_THREADS": "2"}, 2),
+        ({"SAGEHEN_ADAPTER": "lightgbm", "SAGEMAKER_BATCH": "true"}, 1),
+    ],
+)
+def test_a_large_call_of_xgboost_takes_all_cores_in_a_transform_job(
+    monkeypatch, variables, most_threads
+):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    assert read_environment(variables).most_threads == most_threads

@@ -34,6 +34,7 @@ def test_every_variable_is_read() -> None:
         f"{V}_ANSWER": "SageMakerOutput",
         f"{V}_REQUEST_KEY": "2",
         f"{V}_ONLY": "True",
+        f"{V}_MAX_BROKEN_ROWS": "0.1%",
         "OTHER": "x",
     }
     results = read_offline_results(environment)
@@ -43,8 +44,15 @@ def test_every_variable_is_read() -> None:
         answer="SageMakerOutput",
         request_key="2",
         only=True,
+        max_broken_rows="0.1%",
     )
     assert not results.is_csv
+    assert results.tolerance.text == "0.1%"
+
+
+def test_broken_rows_are_a_number_or_a_share() -> None:
+    with pytest.raises(Invalid, match=f"{V}_MAX_BROKEN_ROWS is 'many', which is neither"):
+        read_offline_results({**SET, f"{V}_MAX_BROKEN_ROWS": "many"})
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from sagehen.frame.offline_results.store import (
     ResultStore,
     StoreError,
     link_store,
+    read_ahead,
     remove_drafts,
     write_store,
 )
@@ -183,3 +184,26 @@ def test_rows_are_sorted_beside_the_store(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_store_that_cannot_be_written_is_an_error(path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written"):
         write(path.parent / "missing" / "store.db", [(b"a", b"1")])
+
+
+def test_a_store_is_read_ahead_unless_it_is_large_for_the_memory(path: Path, monkeypatch) -> None:
+    path.write_bytes(bytes(3 * 2**20))
+    reads = []
+    opened = Path.open
+
+    @contextlib.contextmanager
+    def counting(self, mode):
+        with opened(self, mode) as file:
+            yield file
+            reads.append(file.tell())
+
+    monkeypatch.setattr(Path, "open", counting)
+    for available in (6 * 2**20 - 1, 6 * 2**20):
+        monkeypatch.setattr(store, "_available_bytes", lambda size=available: size)
+        read_ahead(path)
+    assert reads == [0, 3 * 2**20]
+    read_ahead(path.with_name("gone"))
+
+
+def test_the_available_memory_is_known() -> None:
+    assert store._available_bytes() > 2**20

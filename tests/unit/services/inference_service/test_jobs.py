@@ -2,7 +2,8 @@
 
 import pytest
 
-from sagehen.services.sagemaker.training.records import JobStatus, SecondaryStatus
+from sagehen.services.sagemaker.job_tables import JobStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 
 
 @pytest.fixture

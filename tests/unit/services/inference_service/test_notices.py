@@ -7,7 +7,8 @@ import pytest
 from sagehen.services.messaging.outbox import store as deliveries
 from sagehen.services.messaging.sns import topic_store as topics
 from sagehen.services.messaging.sns.subscription_store import SUBSCRIPTIONS
-from sagehen.services.sagemaker.training.records import JobStatus, SecondaryStatus
+from sagehen.services.sagemaker.job_tables import JobStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
+from sagehen.services.sagemaker.job_tables import JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
-from sagehen.services.sagemaker.training.records import JobStatus, SecondaryStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 from sagehen.wire.errors import AwsError
 
 

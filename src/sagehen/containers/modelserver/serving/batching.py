@@ -6,7 +6,7 @@ Without a delay, a lone request is predicted at once; batches form under load.
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
@@ -33,13 +33,15 @@ _FORGETTING = 0.9
 
 
 class _Waiting:
-    __slots__ = ("request", "rows", "since")
+    __slots__ = ("decoding", "request", "rows", "since")
 
     def __init__(self, request: ModelRequest, since: float) -> None:
         self.request = request
         self.since = since
         self.rows: Any = None
         """After decoding: rows, or an error's answer."""
+        self.decoding: Future[None] | None = None
+        """in another thread, which sets `rows`"""
 
     @property
     def count(self) -> int:
@@ -49,7 +51,11 @@ class _Waiting:
 
 
 class Batcher:
-    """One model's queue; predicts one batch at a time."""
+    """One model's queue; predicts one batch at a time.
+
+    Args:
+        decoder: has a thread that decodes the next large body while a batch is predicted.
+    """
 
     def __init__(
         self,
@@ -58,6 +64,7 @@ class Batcher:
         max_waiting: int,
         limits: BatchLimits = NATURAL,
         clock: Clock = SYSTEM,
+        decoder: Executor | None = None,
     ) -> None:
         self._model = model
         if isinstance(model, RequestBatchModel):
@@ -65,12 +72,15 @@ class Batcher:
         else:
             self._decode_rows = partial(_decode_body, model)
         self._executor = executor
+        self._decoder = decoder
         self._max_waiting = max_waiting
         self._limits = limits
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Waiting] = deque()
         self._busy = False
+        self._in_thread = False
+        """A batch is in the executor."""
         self._gathered_rows = 0
         self._timer: asyncio.TimerHandle | None = None
         self._predict_pace = _Pace()
@@ -94,6 +104,8 @@ class Batcher:
             if self._gathered_rows >= self._limits.max_rows:
                 self._timer.cancel()
                 self._work()
+        elif self._in_thread:
+            self._decode_ahead()
 
     async def drained(self) -> None:
         if self._busy:
@@ -132,8 +144,7 @@ class Batcher:
         """Returns the request's rows. A body that is slow to decode fills the batch, to reach the
         thread at once.
         """
-        size = len(waiting.request.body)
-        if size > SMALL_BYTES and self._decode_pace.expected(size) > QUICK_SECONDS:
+        if waiting.decoding is not None or self._is_slow_to_decode(waiting):
             return self._limits.max_rows
         self._decode(waiting)
         return waiting.count
@@ -145,7 +156,24 @@ class Batcher:
             self._finish(batch, self._measured(batch))
         else:
             work = self._loop.run_in_executor(self._executor, self._measured, batch)
+            self._in_thread = True
             work.add_done_callback(lambda done: self._finish(batch, done.result()))
+            self._decode_ahead()
+
+    def _decode_ahead(self) -> None:
+        """Decodes the next body meanwhile, if that takes long: a framework that predicts lets other
+        threads run."""
+        if self._decoder is None or not self._waiting:
+            return
+        waiting = self._waiting[0]
+        if waiting.rows is not None or waiting.decoding is not None or waiting.request.abandoned:
+            return
+        if self._is_slow_to_decode(waiting):
+            waiting.decoding = self._decoder.submit(self._decode_now, waiting)
+
+    def _is_slow_to_decode(self, waiting: _Waiting) -> bool:
+        size = len(waiting.request.body)
+        return size > SMALL_BYTES and self._decode_pace.expected(size) > QUICK_SECONDS
 
     def _take_batch(self) -> tuple[list[_Waiting], int]:
         """Returns a batch and its size in bytes, which predicts its time."""
@@ -165,6 +193,7 @@ class Batcher:
         return batch, size
 
     def _finish(self, batch: list[_Waiting], answers: list[ModelAnswer | None]) -> None:
+        self._in_thread = False
         deferred = []
         for waiting, answer in zip(batch, answers, strict=True):
             if answer is None:
@@ -209,8 +238,13 @@ class Batcher:
         return answers
 
     def _decode(self, waiting: _Waiting) -> None:
-        if waiting.rows is not None:
-            return
+        # One that has not begun behind those of other models is decoded here.
+        if waiting.decoding is not None and not waiting.decoding.cancel():
+            waiting.decoding.result()
+        elif waiting.rows is None:
+            self._decode_now(waiting)
+
+    def _decode_now(self, waiting: _Waiting) -> None:
         request = waiting.request
         large = len(request.body) > SMALL_BYTES
         start = self._clock.monotonic() if large else 0.0

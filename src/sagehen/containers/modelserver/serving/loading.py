@@ -64,6 +64,8 @@ class Loader:
         # Separate threads: a slow load must not delay predictions.
         self._loads = ThreadPoolExecutor(2, "load")
         self._work = ThreadPoolExecutor(_threads(environment), "work")
+        # A thread begins when it is first needed.
+        self._decoder = ThreadPoolExecutor(1, "decode")
         self._installs = ThreadPoolExecutor(2, "install")
         self._environments = Environments(
             environment.environments_dir,
@@ -119,6 +121,7 @@ class Loader:
     async def close(self) -> None:
         self._loads.shutdown(wait=False, cancel_futures=True)
         self._work.shutdown(wait=False, cancel_futures=True)
+        self._decoder.shutdown(wait=False, cancel_futures=True)
         self._installs.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._environments.close)
         await asyncio.gather(*(pool.workers.close() for pool in self._pools.values()))
@@ -129,7 +132,7 @@ class Loader:
             raise TypeError("The adapter's needs_worker is False for a model that does not batch.")
         settings = self._environment
         queue, limits = settings.batch_queue, settings.batches
-        runner: Runner = Batcher(model, self._work, queue, limits, clock=self._clock)
+        runner: Runner = Batcher(model, self._work, queue, limits, self._clock, self._decoder)
         predictor: JointPrediction | None = getattr(model, "joint", None)
         if predictor is not None:
             if predictor not in self._joint:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 from sqlalchemy import Connection
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from sagehen.base.errors import SagehenError
-from sagehen.base.retry import AWAY
 from sagehen.services.monitoring.alarms import store
 from sagehen.services.monitoring.alarms.actions import AlarmActions, is_scaling_policy
 from sagehen.services.monitoring.alarms.composite.cascade import cascade
@@ -125,8 +125,8 @@ class EvaluationPass:
     def _write(self, steps: Sequence[_Step], now: float) -> None:
         try:
             self._write_together(steps, now)
-        except (SagehenError, *AWAY):
-            raise
+        except (SagehenError, OSError, OperationalError, InterfaceError):
+            raise  # the state is away, or the lease is lost
         except Exception:
             if len(steps) == 1:
                 extra = {"action": "evaluate_alarm", "alarm": steps[0].record.name}
@@ -148,24 +148,17 @@ class EvaluationPass:
                     if new.state is not record.state:
                         changed.append(new)
             cascade(connection, changed, self._actions, now)
+        for new in changed:
+            extra = {"action": "alarm_state", "alarm": new.name, "to": new.state}
+            extra |= {"from": present[new.name].state, "reason": new.reason}
+            log.info("An alarm changed its state.", extra=extra)
 
     def _perform(self, connection: Connection, step: _Step, now: float) -> AlarmRecord:
         record = replace(step.record, evaluation_state=step.evaluation_state)
         state, values, reason, reason_data = step.evaluation
         if state is not None and state is not record.state:
             new_state = NewState(state, reason, reason_data, values)
-            changed = change_state(connection, record, new_state, self._actions, now)
-            log.info(
-                "An alarm changed its state.",
-                extra={
-                    "action": "alarm_state",
-                    "alarm": record.name,
-                    "from": record.state,
-                    "to": state,
-                    "reason": reason,
-                },
-            )
-            return changed
+            return change_state(connection, record, new_state, self._actions, now)
         if _policies_are_due(record, now):
             record = invoke_policies(connection, record, values, self._actions, now)
         store.put_state(connection, record)

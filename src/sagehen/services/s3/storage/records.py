@@ -10,6 +10,8 @@ import msgspec
 __all__ = [
     "ALWAYS",
     "NEW_BUCKET",
+    "OWNED",
+    "OWNER_CHARACTERS",
     "Attributes",
     "Blob",
     "Bucket",
@@ -152,6 +154,11 @@ class Blob(msgspec.Struct, frozen=True, kw_only=True):
     """base64"""
 
 
+OWNED = "o"
+"""begins the ids of owned uploads; others begin with a hexadecimal digit"""
+OWNER_CHARACTERS = 32
+
+
 class Upload(msgspec.Struct, frozen=True, kw_only=True):
     """A multipart upload under way."""
 
@@ -162,6 +169,13 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Attributes = Attributes()
     algorithm: str | None = None
     kind: ChecksumKind = ChecksumKind.FULL_OBJECT
+
+    @property
+    def owner(self) -> str | None:
+        """Returns what began the upload, if it said so: then that ends it, whatever happens."""
+        if not self.upload_id.startswith(OWNED):
+            return None
+        return self.upload_id[1 : 1 + OWNER_CHARACTERS]
 
 
 class WriteCondition(msgspec.Struct, frozen=True):

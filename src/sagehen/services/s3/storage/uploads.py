@@ -22,6 +22,7 @@ from sagehen.services.s3.storage.errors import (
 from sagehen.services.s3.storage.files import BlobFiles, Draft
 from sagehen.services.s3.storage.records import (
     ALWAYS,
+    OWNED,
     Attributes,
     Blob,
     Checksum,
@@ -36,6 +37,7 @@ __all__ = ["LEAST_PART_BYTES", "ChosenPart", "Completion", "Joined", "Uploads"]
 
 LEAST_PART_BYTES = 5 * 2**20
 """bytes; the last part may be smaller"""
+_ID_CHARACTERS = 64
 
 
 class ChosenPart(msgspec.Struct, frozen=True):
@@ -86,10 +88,12 @@ class Uploads:
         attributes: Attributes,
         algorithm: str | None = None,
         kind: ChecksumKind = ChecksumKind.FULL_OBJECT,
+        owner: str | None = None,
     ) -> Upload:
-        """Raises NoSuchBucket."""
+        """`owner`: 32 hexadecimal digits, as of `Upload.owner`. Raises NoSuchBucket."""
+        beginning = OWNED + owner if owner else ""
         upload = Upload(
-            upload_id=secrets.token_hex(32),
+            upload_id=(beginning + secrets.token_hex(32))[:_ID_CHARACTERS],
             bucket=bucket,
             key=key,
             started_at=self._clock.now(),
@@ -157,6 +161,11 @@ class Uploads:
             if rows.find_bucket(connection, bucket) is None:
                 raise NoSuchBucket(f"There is no bucket {bucket}.")
             return rows.list_uploads(connection, bucket, prefix, after, limit)
+
+    def owned(self, owner: str = "") -> list[Upload]:
+        """Returns the uploads of one owner, or of all that have one."""
+        with self._database.read() as connection:
+            return rows.uploads_that_begin(connection, OWNED + owner)
 
     def abort(self, upload: Upload) -> None:
 

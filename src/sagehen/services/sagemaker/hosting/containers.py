@@ -120,8 +120,11 @@ def check_containers(call: RequestContext, params: dict[str, Any]) -> None:
     _check_environment(containers)
     _check_offline_results(execution_mode(params), containers)
     _check_scale_from_zero(containers)
+    results = offline_results_of(params)
     for container in containers:
-        _check_container(call, container)
+        _check_container(container)
+        if results is None or not results.only:
+            _check_image(call, container)
         check_model_data(call, container, params.get("ExecutionRoleArn"))
 
 
@@ -218,7 +221,7 @@ def _check_offline_results(mode: ExecutionMode, containers: Sequence[_Container]
         )
 
 
-def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
+def _check_container(container: dict[str, Any]) -> None:
     for member, feature in _UNBUILT.items():
         if container.get(member):
             raise not_built(feature)
@@ -227,6 +230,15 @@ def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
             "Specify one of either Image and Model Data URL or ModelPackageName in container "
             "definition."
         )
+    if "ModelDataUrl" in container and "ModelDataSource" in container:
+        raise refused("Specify only one of ModelDataUrl and ModelDataSource.")
+    if "ModelDataSource" in container:
+        _check_source(container)
+    if container.get("Mode") == "MultiModel" and not container.get("ModelDataUrl"):
+        raise refused("A container of Mode MultiModel needs a ModelDataUrl.")
+
+
+def _check_image(call: RequestContext, container: dict[str, Any]) -> None:
     settings = call.settings
     launch = find_launch(container["Image"], settings.images, settings.launcher)
     if launch is None:
@@ -239,12 +251,6 @@ def _check_container(call: RequestContext, container: dict[str, Any]) -> None:
     check_versions(container["Image"], settings)
     if reason := unsuited(container["Image"], settings.images, settings.launcher):
         raise refused(f"The image {container['Image']} {reason}")
-    if "ModelDataUrl" in container and "ModelDataSource" in container:
-        raise refused("Specify only one of ModelDataUrl and ModelDataSource.")
-    if "ModelDataSource" in container:
-        _check_source(container)
-    if container.get("Mode") == "MultiModel" and not container.get("ModelDataUrl"):
-        raise refused("A container of Mode MultiModel needs a ModelDataUrl.")
 
 
 def _check_source(container: dict[str, Any]) -> None:

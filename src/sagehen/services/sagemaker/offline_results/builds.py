@@ -168,6 +168,13 @@ def _log_built(request: StoreRequest, info: StoreInfo) -> None:
         "rows": info.rows,
     }
     log.info("A store of offline results is ready.", extra=about)
+    if info.broken_rows:
+        log.warning(
+            "%d rows of offline results cannot be read and are left out. The first: %s",
+            info.broken_rows,
+            info.broken_examples[0],
+            extra=about,
+        )
 
 
 def _log_failed(request: StoreRequest, report: BuildReport) -> None:

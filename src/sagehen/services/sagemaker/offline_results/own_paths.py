@@ -97,10 +97,13 @@ class OfflineResultPaths:
             "answer": results.answer,
             "request_key": results.request_key,
             "only": results.only,
+            "max_broken_rows": results.max_broken_rows,
             "state": _state(file, states.ready, states.failures),
             "failure": states.failures.get(file),
             "keys": info.keys if info else None,
             "rows": info.rows if info else None,
+            "broken_rows": info.broken_rows if info else None,
+            "broken_examples": info.broken_examples if info else (),
             "bytes": self._builds.size(route.file) if route else None,
             "built_at": info.built_at if info else None,
         }

@@ -14,11 +14,11 @@ from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.errors import over_limit
 from sagehen.services.sagemaker.image_versions import log_versions
+from sagehen.services.sagemaker.job_tables import JobStage
 from sagehen.services.sagemaker.tags import check_tags
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.events import training_event
 from sagehen.services.sagemaker.training.records import (
-    JobStage,
     SecondaryStatus,
     TrainingJobRecord,
     Transition,

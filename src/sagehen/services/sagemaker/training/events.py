@@ -6,11 +6,8 @@ from typing import Any
 
 from sagehen.frame.arns import ArnMaker
 from sagehen.services.messaging.events.records import Event
-from sagehen.services.sagemaker.training.records import (
-    JobStatus,
-    TrainingJobRecord,
-    Transition,
-)
+from sagehen.services.sagemaker.job_tables import JobStatus
+from sagehen.services.sagemaker.training.records import TrainingJobRecord, Transition
 
 __all__ = ["training_event"]
 

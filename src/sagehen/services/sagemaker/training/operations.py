@@ -13,15 +13,11 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.named_records import read_page
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.errors import refused
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.description import describe, summarize
 from sagehen.services.sagemaker.training.events import training_event
-from sagehen.services.sagemaker.training.records import (
-    JobStage,
-    JobStatus,
-    SecondaryStatus,
-    TrainingJobRecord,
-)
+from sagehen.services.sagemaker.training.records import SecondaryStatus, TrainingJobRecord
 from sagehen.services.sagemaker.training.status import JobUpdate
 from sagehen.wire.errors import AwsError
 

@@ -7,22 +7,9 @@ import msgspec
 
 from sagehen.frame.job_specs import JobMetric
 from sagehen.services.sagemaker.hosting.records import DefinedRecord
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 
-__all__ = ["JobStage", "JobStatus", "SecondaryStatus", "TrainingJobRecord", "Transition"]
-
-
-class JobStatus(StrEnum):
-    """SageMaker's TrainingJobStatus; the last three are final."""
-
-    IN_PROGRESS = "InProgress"
-    STOPPING = "Stopping"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    STOPPED = "Stopped"
-
-    @property
-    def is_final(self) -> bool:
-        return self not in (JobStatus.IN_PROGRESS, JobStatus.STOPPING)
+__all__ = ["SecondaryStatus", "TrainingJobRecord", "Transition"]
 
 
 class SecondaryStatus(StrEnum):
@@ -43,16 +30,6 @@ class SecondaryStatus(StrEnum):
     STOPPED = "Stopped"
     MAX_RUNTIME_EXCEEDED = "MaxRuntimeExceeded"
     MAX_WAIT_TIME_EXCEEDED = "MaxWaitTimeExceeded"
-
-
-class JobStage(StrEnum):
-    """The reconciler's task with a job."""
-
-    WAITING = "waiting"
-    """Waits for room or for its time limit."""
-    ACTIVE = "active"
-    """An attempt is at the agent or on its way, or the job is to be stopped."""
-    ENDED = "ended"
 
 
 class Transition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.training.records import (
-    JobStage,
-    JobStatus,
     SecondaryStatus,
     TrainingJobRecord,
     Transition,

@@ -18,14 +18,13 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
-    func,
     or_,
     select,
 )
 
 from sagehen.frame.instance_types import instance_types
-from sagehen.frame.named_records import NamedTable
-from sagehen.services.sagemaker.training.records import JobStage, JobStatus, TrainingJobRecord
+from sagehen.services.sagemaker.job_tables import JobStage, JobTable
+from sagehen.services.sagemaker.training.records import TrainingJobRecord
 from sagehen.state.database import notify
 from sagehen.state.rows import METADATA
 
@@ -50,7 +49,7 @@ __all__ = [
 JOBS_CHANGED = "training-jobs"
 """The database event for job operations."""
 
-TRAINING_JOBS = NamedTable(
+TRAINING_JOBS = JobTable(
     Table(
         "training_jobs",
         METADATA,
@@ -88,6 +87,8 @@ get = TRAINING_JOBS.get
 get_for_update = TRAINING_JOBS.get_for_update
 delete = TRAINING_JOBS.delete
 list_page = TRAINING_JOBS.list_page
+count_up_to = TRAINING_JOBS.count_up_to
+counts = TRAINING_JOBS.counts
 
 _COLUMNS = TRAINING_JOBS.table.c
 _FIXED = ("name", "arn", "created_at", "definition")
@@ -134,23 +135,6 @@ def update(connection: Connection, record: TrainingJobRecord) -> bool:
     """
     notify(connection, JOBS_CHANGED)
     return TRAINING_JOBS.update(connection, record)
-
-
-def count_up_to(connection: Connection, limit: int, *stages: JobStage) -> int:
-    """Counts no further than `limit`."""
-    keys = select(_COLUMNS.key).where(_COLUMNS.stage.in_(stages)).limit(limit)
-    return connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
-
-
-def counts(connection: Connection) -> dict[tuple[JobStatus, JobStage], int]:
-    """Counts jobs that have not ended, by an index."""
-    columns = (_COLUMNS.status, _COLUMNS.stage)
-    going_on = _COLUMNS.status.in_([status for status in JobStatus if not status.is_final])
-    statement = select(*columns, func.count()).where(going_on).group_by(*columns)
-    return {
-        (JobStatus(status), JobStage(stage)): count
-        for status, stage, count in connection.execute(statement)
-    }
 
 
 def active(connection: Connection, lock: bool = False) -> list[TrainingJobRecord]:

@@ -18,14 +18,11 @@ from sagehen.services.sagemaker.hosting.containers import container_specs, conta
 from sagehen.services.sagemaker.hosting.definitions import MODELS
 from sagehen.services.sagemaker.hosting.model_data import model_data_version
 from sagehen.services.sagemaker.hosting.records import ModelRecord
+from sagehen.services.sagemaker.job_tables import JobStage
 from sagehen.services.sagemaker.tags import check_tags
 from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.services.sagemaker.transform.events import transform_event
-from sagehen.services.sagemaker.transform.job_records import (
-    OPTION_PREFIX,
-    TransformJobRecord,
-    TransformStage,
-)
+from sagehen.services.sagemaker.transform.job_records import OPTION_PREFIX, TransformJobRecord
 from sagehen.services.sagemaker.transform.validation import check_model, check_transform_job
 from sagehen.wire.errors import AwsError
 
@@ -95,7 +92,7 @@ def _create_row(
 ) -> TransformJobRecord:
     """Raises AwsError: ResourceInUse: the name is taken, in any case; ResourceLimitExceeded."""
     model = MODELS.get(call, connection, params["ModelName"])
-    check_model(model)
+    check_model(model, params)
     _check_waiting(connection, call.settings.max_waiting_transform_jobs)
     now = call.clock.now()
     name = params["TransformJobName"]
@@ -140,7 +137,7 @@ def _merged(of_model: Mapping[str, str], of_job: Mapping[str, str]) -> dict[str,
 
 
 def _check_waiting(connection: Connection, limit: int) -> None:
-    if transform_jobs.count_up_to(connection, limit, TransformStage.WAITING) >= limit:
+    if transform_jobs.count_up_to(connection, limit, JobStage.WAITING) >= limit:
         raise over_limit(
             f"{limit} transform jobs wait already; more are refused. (The limit is Sagehen's "
             "setting max_waiting_transform_jobs.)"

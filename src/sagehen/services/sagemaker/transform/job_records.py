@@ -1,21 +1,18 @@
 """Transform jobs and their progress as they are stored."""
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from sagehen.frame.container_specs import ContainerSpec
 from sagehen.services.sagemaker.hosting.records import DefinedRecord
-from sagehen.services.sagemaker.transform.runner_messages import UploadBegun
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 
 __all__ = [
     "OPTION_PREFIX",
     "TransformJobRecord",
     "TransformProgress",
-    "TransformStage",
-    "TransformStatus",
     "options_of",
 ]
 
@@ -32,41 +29,14 @@ def options_of(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class TransformStatus(StrEnum):
-    """SageMaker's TransformJobStatus.
-
-    InProgress ─► Completed, Failed        InProgress ─► Stopping ─► Stopped
-    """
-
-    IN_PROGRESS = "InProgress"
-    STOPPING = "Stopping"
-    COMPLETED = "Completed"
-    FAILED = "Failed"
-    STOPPED = "Stopped"
-
-    @property
-    def is_final(self) -> bool:
-        return self not in (TransformStatus.IN_PROGRESS, TransformStatus.STOPPING)
-
-
-class TransformStage(StrEnum):
-    """The reconciler's task with a job."""
-
-    WAITING = "waiting"
-    """Waits for other jobs to end."""
-    ACTIVE = "active"
-    """Its instances are wanted, or it is to be stopped."""
-    ENDED = "ended"
-
-
 class TransformJobRecord(DefinedRecord, frozen=True, kw_only=True):
     """A transform job."""
 
     job_id: str
     """unique; instances' ids are made from it"""
     modified_at: float
-    status: TransformStatus = TransformStatus.IN_PROGRESS
-    stage: TransformStage = TransformStage.WAITING
+    status: JobStatus = JobStatus.IN_PROGRESS
+    stage: JobStage = JobStage.WAITING
     containers: tuple[ContainerSpec, ...]
     """a copy of the model's: the model may be deleted while the job runs"""
     started_at: float | None = None
@@ -99,10 +69,6 @@ class TransformProgress(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     done_through: str | None = None
     """every object up to this key is finished"""
-    done: tuple[str, ...] = ()
-    """keys of finished objects behind `done_through`, sorted"""
-    failed: tuple[str, ...] = ()
-    """keys of finished objects without output, if the job captures data"""
     failed_objects: int = 0
     """finished objects without output"""
     failed_error: str | None = None
@@ -125,6 +91,4 @@ class TransformProgress(msgspec.Struct, frozen=True, kw_only=True):
     """as resolved by the runner; None until then"""
     max_payload_mb: int | None = None
     batch_strategy: str | None = None
-    uploads: tuple[UploadBegun, ...] = ()
-    """multipart uploads that have not ended"""
     updated_at: float = 0

@@ -3,18 +3,14 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformJobRecord,
-    TransformProgress,
-    TransformStage,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 
 __all__ = ["measure_jobs"]
 
 
 def measure_jobs(
-    counts: Mapping[tuple[TransformStatus, TransformStage], int],
+    counts: Mapping[tuple[JobStatus, JobStage], int],
     active: Iterable[tuple[TransformJobRecord, TransformProgress]],
     runner_restarts: int,
 ) -> dict[str, dict[tuple[str, ...], float]]:
@@ -25,13 +21,13 @@ def measure_jobs(
         active: the running jobs with their progress.
     """
     by_status: Counter[tuple[str, ...]] = Counter()
-    by_stage: Counter[TransformStage] = Counter()
+    by_stage: Counter[JobStage] = Counter()
     for (status, stage), count in counts.items():
         by_status[status.value,] += count
         by_stage[stage] += count
     measured: dict[str, dict[tuple[str, ...], float]] = {
         "TransformJobs": dict(by_status),
-        "PendingTransformJobs": {(): by_stage[TransformStage.WAITING]},
+        "PendingTransformJobs": {(): by_stage[JobStage.WAITING]},
         "TransformRunnerRestarts": {(): runner_restarts},
     }
     for job, progress in active:

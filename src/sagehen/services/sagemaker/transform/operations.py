@@ -9,10 +9,10 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.named_records import read_page
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.errors import refused
+from sagehen.services.sagemaker.job_tables import JobStatus
 from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.services.sagemaker.transform.description import describe, summarize
 from sagehen.services.sagemaker.transform.events import transform_event
-from sagehen.services.sagemaker.transform.job_records import TransformStatus
 from sagehen.services.sagemaker.transform.status import request_stop
 from sagehen.wire.errors import AwsError
 
@@ -46,7 +46,7 @@ def _stop(call: RequestContext, connection: Connection, name: str) -> None:
         raise refused(
             f"The request was rejected because the transform job is in status {record.status}."
         )
-    if record.status is TransformStatus.STOPPING:
+    if record.status is JobStatus.STOPPING:
         return
     now = call.clock.now()
     after = request_stop(record, now)

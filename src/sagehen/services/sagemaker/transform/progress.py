@@ -13,47 +13,32 @@ from sagehen.services.sagemaker.transform.runner_messages import (
     RunnerEnded,
     RunnerLog,
     RunnerSettings,
-    UploadBegun,
-    UploadEnded,
 )
 
-__all__ = ["RunnerMessage", "absorb", "describe_progress"]
+__all__ = ["RunnerMessage", "absorb", "describe_progress", "finished_keys"]
 
-RunnerMessage = (
-    RunnerSettings
-    | Done
-    | FailedObject
-    | Progress
-    | RunnerLog
-    | RunnerEnded
-    | UploadBegun
-    | UploadEnded
-)
+RunnerMessage = RunnerSettings | Done | FailedObject | Progress | RunnerLog | RunnerEnded
 
 
 def absorb(
-    progress: TransformProgress,
-    messages: Sequence[RunnerMessage],
-    now: float,
-    *,
-    keeps_failed_keys: bool = False,
+    progress: TransformProgress, messages: Sequence[RunnerMessage], now: float
 ) -> TransformProgress:
-    """Returns the same object if `messages` add nothing that is stored.
-
-    `keeps_failed_keys`: only data capture needs them, and there may be very many.
-    """
+    """Returns the same object if `messages` add nothing to it; `finished_keys` has the rest."""
     after = progress
     for message in messages:
         after = _absorb_one(after, message)
-    # Once for all messages: each may come while thousands of keys are waiting.
-    failed = [message.key for message in messages if isinstance(message, FailedObject)]
-    finished = {key for message in messages if isinstance(message, Done) for key in message.keys}
-    after = msgspec.structs.replace(
-        after,
-        done=_behind({*progress.done, *finished, *failed}, after.done_through),
-        failed=(*progress.failed, *failed) if keeps_failed_keys else progress.failed,
-    )
     return progress if after == progress else msgspec.structs.replace(after, updated_at=now)
+
+
+def finished_keys(messages: Iterable[RunnerMessage]) -> dict[str, bool]:
+    """Returns the keys of objects that are finished, and which of them have failed."""
+    keys: dict[str, bool] = {}
+    for message in messages:
+        if isinstance(message, Done):
+            keys |= dict.fromkeys(message.keys, False)
+        elif isinstance(message, FailedObject):
+            keys[message.key] = True
+    return keys
 
 
 def _absorb_one(progress: TransformProgress, message: RunnerMessage) -> TransformProgress:
@@ -79,18 +64,12 @@ def _absorb_one(progress: TransformProgress, message: RunnerMessage) -> Transfor
                 max_payload_mb=message.max_payload_mb,
                 batch_strategy=message.batch_strategy,
             )
-        case UploadBegun():
-            return msgspec.structs.replace(progress, uploads=(*progress.uploads, message))
-        case UploadEnded():
-            going_on = (
-                upload for upload in progress.uploads if upload.upload_id != message.upload_id
-            )
-            return msgspec.structs.replace(progress, uploads=tuple(going_on))
         case _:
             return progress
 
 
 def _absorb_done(progress: TransformProgress, message: Done) -> TransformProgress:
+    # S3 sorts keys by their UTF-8 bytes, and Python sorts text by code points: the same order.
     through = max(filter(None, (progress.done_through, message.through)), default=None)
     return msgspec.structs.replace(
         progress,
@@ -106,11 +85,6 @@ def _absorb_failed(progress: TransformProgress, message: FailedObject) -> Transf
         failed_objects=progress.failed_objects + 1,
         failed_error=progress.failed_error or message.error,
     )
-
-
-def _behind(keys: Iterable[str], through: str | None) -> tuple[str, ...]:
-    """S3 sorts keys by their UTF-8 bytes, and Python sorts text by code points: the same order."""
-    return tuple(sorted(key for key in keys if through is None or key > through))
 
 
 def describe_progress(

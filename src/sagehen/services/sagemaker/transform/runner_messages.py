@@ -15,8 +15,6 @@ __all__ = [
     "RunnerSpec",
     "S3Access",
     "Stop",
-    "UploadBegun",
-    "UploadEnded",
 ]
 
 
@@ -31,20 +29,6 @@ class S3Access(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"S3Access(address={self.address!r}, access_key={self.access_key!r}, …)"
-
-
-class UploadBegun(msgspec.Struct, frozen=True, kw_only=True, tag="upload_begun"):
-    """A multipart upload of the job, which the next runner aborts unless it has ended."""
-
-    bucket: str
-    key: str
-    upload_id: str
-
-
-class UploadEnded(msgspec.Struct, frozen=True, kw_only=True, tag="upload_ended"):
-    """The multipart upload is complete or aborted."""
-
-    upload_id: str
 
 
 class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True, tag="settings"):
@@ -69,6 +53,8 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A transform job, as control tells a new runner first."""
 
+    job_id: str
+    """32 hexadecimal digits; the owner of its multipart uploads"""
     job_name: str
     job_arn: str
     s3: S3Access
@@ -115,8 +101,6 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """of all messages `done` so far"""
     settings: RunnerSettings | None = None
     """as an earlier runner has told them"""
-    uploads: tuple[UploadBegun, ...] = ()
-    """that earlier runners have not ended"""
 
 
 class InstanceAddress(msgspec.Struct, frozen=True, kw_only=True):

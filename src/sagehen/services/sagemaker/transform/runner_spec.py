@@ -17,14 +17,21 @@ _CLIENT_DEFAULTS = {"InvocationsTimeoutInSeconds": 600, "InvocationsMaxRetries":
 
 
 def make_runner_spec(
-    job: TransformJobRecord, progress: TransformProgress, s3: S3Access
+    job: TransformJobRecord,
+    progress: TransformProgress,
+    s3: S3Access,
+    finished: Mapping[str, bool],
 ) -> RunnerSpec:
+    """`finished`: whether objects have failed: those behind `done_through`, and those that data
+    capture asks for."""
+    through = progress.done_through
     definition = job.definition
     data_input, output = definition["TransformInput"], definition["TransformOutput"]
     source = data_input["DataSource"]["S3DataSource"]
     client = {**_CLIENT_DEFAULTS, **definition.get("ModelClientConfig", {})}
     processing = definition.get("DataProcessing", {})
     return RunnerSpec(
+        job_id=job.job_id,
         job_name=job.name,
         job_arn=job.arn,
         s3=s3,
@@ -48,13 +55,12 @@ def make_runner_spec(
         capture=_capture(definition.get("DataCaptureConfig")),
         options=job.options,
         done_through=progress.done_through,
-        done=progress.done,
-        failed=progress.failed,
+        done=tuple(key for key in finished if through is None or key > through),
+        failed=tuple(key for key, failed in finished.items() if failed),
         failed_error=progress.failed_error,
         done_records=progress.done_records,
         failed_records=progress.failed_records,
         settings=_settings(progress),
-        uploads=progress.uploads,
     )
 
 

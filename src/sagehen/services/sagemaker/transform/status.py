@@ -6,11 +6,8 @@ Stopping:   from both ─► Stopped
 
 import msgspec
 
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformJobRecord,
-    TransformStage,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord
 
 __all__ = [
     "INTERNAL_ERROR",
@@ -43,7 +40,7 @@ def failure_reason(error: str, message: str = "") -> str:
 
 def admit(job: TransformJobRecord) -> TransformJobRecord:
     """Lets a waiting job have instances."""
-    return msgspec.structs.replace(job, stage=TransformStage.ACTIVE)
+    return msgspec.structs.replace(job, stage=JobStage.ACTIVE)
 
 
 def start(job: TransformJobRecord, now: float) -> TransformJobRecord:
@@ -57,33 +54,33 @@ def request_stop(job: TransformJobRecord, now: float) -> TransformJobRecord:
     at = max(now, job.modified_at)
     return msgspec.structs.replace(
         job,
-        status=TransformStatus.STOPPING,
-        stage=TransformStage.ACTIVE,
+        status=JobStatus.STOPPING,
+        stage=JobStage.ACTIVE,
         stop_requested_at=at,
         modified_at=at,
     )
 
 
 def complete(job: TransformJobRecord, now: float) -> TransformJobRecord:
-    return _end(job, TransformStatus.COMPLETED, now)
+    return _end(job, JobStatus.COMPLETED, now)
 
 
 def stop(job: TransformJobRecord, now: float) -> TransformJobRecord:
-    return _end(job, TransformStatus.STOPPED, now)
+    return _end(job, JobStatus.STOPPED, now)
 
 
 def fail(job: TransformJobRecord, reason: str, now: float) -> TransformJobRecord:
-    return _end(job, TransformStatus.FAILED, now, reason[:LONGEST_REASON])
+    return _end(job, JobStatus.FAILED, now, reason[:LONGEST_REASON])
 
 
 def _end(
-    job: TransformJobRecord, status: TransformStatus, now: float, reason: str | None = None
+    job: TransformJobRecord, status: JobStatus, now: float, reason: str | None = None
 ) -> TransformJobRecord:
     at = max(now, job.modified_at)  # the clock may have been set back
     return msgspec.structs.replace(
         job,
         status=status,
-        stage=TransformStage.ENDED,
+        stage=JobStage.ENDED,
         ended_at=at,
         modified_at=at,
         failure_reason=reason,

@@ -1,6 +1,7 @@
 """The tables of transform jobs and of their progress."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 
 import msgspec
 from sqlalchemy import (
@@ -9,51 +10,65 @@ from sqlalchemy import (
     Boolean,
     Column,
     Connection,
+    Dialect,
     Double,
     Index,
     Integer,
+    LargeBinary,
     String,
     Table,
     Text,
-    cast,
-    func,
+    TypeDecorator,
     select,
 )
 
-from sagehen.frame.named_records import NamedTable
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformJobRecord,
-    TransformProgress,
-    TransformStage,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.job_tables import JobStage, JobTable
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.state import rows
 from sagehen.state.database import notify
 from sagehen.state.rows import METADATA
 
 __all__ = [
+    "FINISHED_OBJECTS",
     "PROGRESS",
     "TRANSFORMS_CHANGED",
     "TRANSFORM_JOBS",
     "active",
     "count_up_to",
     "counts",
+    "ended_ids",
+    "finished_objects",
+    "forget_finished",
     "get",
     "get_for_update",
     "insert",
     "list_page",
     "next_waiting",
     "progress_of",
-    "progress_with_uploads",
     "save",
+    "save_finished",
     "save_progress",
     "update",
 ]
 
+
+class KeyText(TypeDecorator[str]):
+    """An object's key, as a JSON string: PostgreSQL's text cannot hold NUL, and S3's keys can."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else json.dumps(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(json.loads(value))
+
+
 TRANSFORMS_CHANGED = "transform-jobs"
 """The database event for job operations."""
 
-TRANSFORM_JOBS = NamedTable(
+TRANSFORM_JOBS = JobTable(
     Table(
         "transform_jobs",
         METADATA,
@@ -81,9 +96,7 @@ PROGRESS = Table(
     "transform_progress",
     METADATA,
     Column("job_id", String(32), primary_key=True),
-    Column("done_through", Text),
-    Column("done", JSON(none_as_null=True), nullable=False),
-    Column("failed", JSON(none_as_null=True), nullable=False),
+    Column("done_through", KeyText),
     Column("failed_objects", BigInteger, nullable=False),
     Column("failed_error", String(32)),
     Column("objects", BigInteger, nullable=False),
@@ -97,13 +110,25 @@ PROGRESS = Table(
     Column("max_concurrent", Integer),
     Column("max_payload_mb", Integer),
     Column("batch_strategy", String(16)),
-    Column("uploads", JSON(none_as_null=True), nullable=False),
     Column("updated_at", Double, nullable=False),
 )
+
+# Binary keys sort as in S3.
+FINISHED_OBJECTS = Table(
+    "transform_finished_objects",
+    METADATA,
+    Column("job_id", String(32), primary_key=True),
+    Column("key", LargeBinary(1024), primary_key=True),
+    Column("failed", Boolean, nullable=False),
+)
+"""Objects behind `done_through`, and failed ones that data capture asks for. As rows: a list would
+be rewritten with each change, and there may be very many behind an object that takes long."""
 
 get = TRANSFORM_JOBS.get
 get_for_update = TRANSFORM_JOBS.get_for_update
 list_page = TRANSFORM_JOBS.list_page
+count_up_to = TRANSFORM_JOBS.count_up_to
+counts = TRANSFORM_JOBS.counts
 
 _COLUMNS = TRANSFORM_JOBS.table.c
 _OLDEST_FIRST = (_COLUMNS.created_at, _COLUMNS.key)
@@ -130,29 +155,12 @@ def save(connection: Connection, record: TransformJobRecord) -> None:
     TRANSFORM_JOBS.update(connection, record)
 
 
-def count_up_to(connection: Connection, limit: int, *stages: TransformStage) -> int:
-    """Counts no further than `limit`."""
-    keys = select(_COLUMNS.key).where(_COLUMNS.stage.in_(stages)).limit(limit)
-    return connection.execute(select(func.count()).select_from(keys.subquery())).scalar_one()
-
-
-def counts(connection: Connection) -> dict[tuple[TransformStatus, TransformStage], int]:
-    """Counts jobs that have not ended, by an index."""
-    columns = (_COLUMNS.status, _COLUMNS.stage)
-    going_on = _COLUMNS.status.in_([status for status in TransformStatus if not status.is_final])
-    statement = select(*columns, func.count()).where(going_on).group_by(*columns)
-    return {
-        (TransformStatus(status), TransformStage(stage)): count
-        for status, stage, count in connection.execute(statement)
-    }
-
-
 def active(connection: Connection, lock: bool = False) -> list[TransformJobRecord]:
     return rows.select_records(
         connection,
         TRANSFORM_JOBS.table,
         TransformJobRecord,
-        _COLUMNS.stage == TransformStage.ACTIVE,
+        _COLUMNS.stage == JobStage.ACTIVE,
         order=_OLDEST_FIRST,
         lock=lock,
     )
@@ -166,7 +174,7 @@ def next_waiting(
         connection,
         TRANSFORM_JOBS.table,
         TransformJobRecord,
-        _COLUMNS.stage == TransformStage.WAITING,
+        _COLUMNS.stage == JobStage.WAITING,
         order=_OLDEST_FIRST,
         limit=limit,
         lock=lock,
@@ -183,16 +191,54 @@ def progress_of(connection: Connection, job_ids: Iterable[str]) -> dict[str, Tra
     return {record.job_id: record for record in records}
 
 
-def progress_with_uploads(connection: Connection) -> list[TransformProgress]:
-    """Returns the progress of ended jobs whose uploads have not ended. Reads all jobs."""
-    ended = select(_COLUMNS.job_id).where(_COLUMNS.stage == TransformStage.ENDED)
-    return rows.select_records(
-        connection,
-        PROGRESS,
-        TransformProgress,
-        PROGRESS.c.job_id.in_(ended),
-        cast(PROGRESS.c.uploads, Text) != "[]",
+def ended_ids(connection: Connection, job_ids: Iterable[str]) -> set[str]:
+    """Returns those of jobs that have ended. Unknown jobs are none."""
+    statement = select(_COLUMNS.job_id).where(
+        _COLUMNS.job_id.in_(list(job_ids)), _COLUMNS.stage == JobStage.ENDED
     )
+    return set(connection.execute(statement).scalars())
+
+
+def save_finished(
+    connection: Connection,
+    progress: TransformProgress,
+    keys: Mapping[str, bool],
+    *,
+    keeps_failed: bool,
+) -> None:
+    """Stores finished objects, and forgets those that `progress.done_through` has passed.
+
+    Args:
+        keys: whether each has failed. They may be stored already.
+        keeps_failed: those that have failed are kept, as such.
+    """
+    through = progress.done_through
+    values = [
+        {"job_id": progress.job_id, "key": key.encode(), "failed": failed and keeps_failed}
+        for key, failed in keys.items()
+        if through is None or key > through or (failed and keeps_failed)
+    ]
+    if values:
+        statement = rows.upsert(connection, FINISHED_OBJECTS).on_conflict_do_nothing()
+        connection.execute(statement, values)
+    columns = FINISHED_OBJECTS.c
+    if through is not None:
+        passed = [columns.job_id == progress.job_id, columns.key <= through.encode()]
+        if keeps_failed:
+            passed.append(columns.failed.is_(False))
+        rows.delete_where(connection, FINISHED_OBJECTS, *passed)
+
+
+def finished_objects(connection: Connection, job_id: str) -> dict[str, bool]:
+    """Returns whether each has failed, of those that are stored, in the order of keys."""
+    columns = FINISHED_OBJECTS.c
+    statement = select(columns.key, columns.failed).where(columns.job_id == job_id)
+    found = connection.execute(statement.order_by(columns.key))
+    return {key.decode(): failed for key, failed in found}
+
+
+def forget_finished(connection: Connection, job_id: str) -> None:
+    rows.delete_where(connection, FINISHED_OBJECTS, FINISHED_OBJECTS.c.job_id == job_id)
 
 
 def save_progress(connection: Connection, progress: TransformProgress) -> None:

@@ -8,7 +8,11 @@ from sagehen.frame.gpus import instance_fraction
 from sagehen.frame.routes import ExecutionMode
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.errors import not_built, refused
-from sagehen.services.sagemaker.hosting.containers import containers_of, execution_mode
+from sagehen.services.sagemaker.hosting.containers import (
+    containers_of,
+    execution_mode,
+    offline_results_of,
+)
 from sagehen.services.sagemaker.hosting.records import ModelRecord
 from sagehen.services.sagemaker.job_arguments import check_bucket, check_input, check_instances
 from sagehen.services.sagemaker.transform.format_options import (
@@ -47,9 +51,21 @@ def check_transform_job(params: dict[str, Any], settings: Settings, objects: Obj
     _check_input(params["TransformInput"]["DataSource"]["S3DataSource"], settings.region, objects)
 
 
-def check_model(model: ModelRecord) -> None:
-    """Raises AwsError for models that a transform job cannot run."""
+def check_model(model: ModelRecord, params: dict[str, Any]) -> None:
+    """Raises AwsError for models that a transform job, or this one, cannot run."""
     containers = containers_of(model.definition)
+    results = offline_results_of(model.definition)
+    if results is not None and results.only:
+        raise refused(
+            f"The model {model.name} is never run (SAGEHEN_OFFLINE_RESULTS_ONLY is true): its "
+            "answers are offline results. Create a model without that variable."
+        )
+    if len(containers) > 1 and _streams(params):
+        raise refused(
+            "MaxPayloadInMB is 0, which streams whole objects through one container, and the model "
+            f"{model.name} is a pipeline of {len(containers)}. Set MaxPayloadInMB to at most "
+            f"{MAX_PAYLOAD_MB}, or split the objects (SplitType)."
+        )
     if any(container.get("Mode") == "MultiModel" for container in containers):
         raise refused(
             f"The model {model.name} has a container in MultiModel mode, which is not supported "
@@ -61,6 +77,16 @@ def check_model(model: ModelRecord) -> None:
             "(InferenceExecutionConfig with Mode Direct), which a transform job cannot do. Create "
             "a model of one of them, or of all with Mode Serial."
         )
+
+
+def _streams(params: dict[str, Any]) -> bool:
+    """Whether the job asks for whole objects to be streamed, as `ObjectPlans.streams` says."""
+    if params.get("MaxPayloadInMB") != 0:
+        return False
+    is_processed = params.get("DataProcessing") or params.get("DataCaptureConfig", {}).get(
+        "GenerateInferenceId"
+    )
+    return params["TransformInput"].get("SplitType", "None") == "None" and not is_processed
 
 
 def _check_payload(params: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -342,3 +343,86 @@ async def test_a_model_that_breaks_its_contract_is_an_error_and_holds_up_nobody(
         got = await answers(batcher, "a", "b")
         assert [answer and answer.status for answer in got] == [500, 500]
         assert await answers(batcher, "c") == [ModelAnswer(200, b"C")]
+
+
+class Overlapping(Upper):
+    """Predicts only once the last body is decoded."""
+
+    def __init__(self, last: str) -> None:
+        super().__init__()
+        self.last = last
+        self.is_decoded = threading.Event()
+        self.threads: list[str] = []
+
+    def decode(self, body: bytes, content_type: str) -> Words:
+        self.threads.append(threading.current_thread().name)
+        try:
+            return super().decode(body, content_type)
+        finally:
+            if body.decode() == self.last:
+                self.is_decoded.set()
+
+    def predict(self, batch: Sequence[Words]) -> list[str]:
+        assert self.is_decoded.wait(60)
+        return super().predict(batch)
+
+
+LARGE = ["a " * 10_000, "b " * 10_000]
+ALONE = BatchLimits(max_rows=1)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["with the first", "during its prediction"])
+async def test_the_next_large_body_is_decoded_during_a_prediction(executor, is_late):
+    model = Overlapping(LARGE[1])
+    with ThreadPoolExecutor(1, "decoder") as decoder:
+        batcher = Batcher(model, executor, 10, ALONE, Ticks(1.0), decoder)
+        first, second = map(request, LARGE)
+        batcher.submit(first)
+        if is_late:
+            async with asyncio.timeout(60):
+                while not model.threads:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+        batcher.submit(second)
+        await batcher.drained()
+    assert [each.answer.body.decode() for each in (first, second)] == [
+        text.upper() for text in LARGE
+    ]
+    assert ["decoder" in name for name in model.threads] == [False, True]
+
+
+async def test_a_body_that_is_refused_ahead_is_answered_in_its_turn(executor):
+    def refuse(body: bytes, content_type: str) -> Words:
+        if body.startswith(b"b"):
+            raise Refusal(415, "no words")
+        return decode(body, content_type)
+
+    model = Upper()
+    decode, model.decode = model.decode, refuse
+    with ThreadPoolExecutor(1) as decoder:
+        got = await answers(Batcher(model, executor, 10, ALONE, Ticks(1.0), decoder), *LARGE)
+    assert [answer and answer.status for answer in got] == [200, 415]
+
+
+class NeverIdle(Executor):
+    """Its thread is busy with something else."""
+
+    def __init__(self) -> None:
+        self.futures: list[Future[None]] = []
+
+    def submit(self, function, /, *arguments):
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+async def test_nobody_waits_for_a_thread_that_decodes_other_bodies(executor):
+    decoder = NeverIdle()
+    async with asyncio.timeout(60):
+        got = await answers(Batcher(Upper(), executor, 10, ALONE, Ticks(1.0), decoder), *LARGE)
+    assert [answer and answer.status for answer in got] == [200, 200]
+    assert [future.cancelled() for future in decoder.futures] == [True]
+
+
+async def test_small_bodies_are_not_decoded_ahead(executor):
+    decoder = NeverIdle()
+    await answers(Batcher(Upper(), executor, 10, ALONE, Ticks(1.0), decoder), "a", "b")
+    assert not decoder.futures

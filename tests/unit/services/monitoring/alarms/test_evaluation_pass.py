@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import event
+from sqlalchemy.exc import IntegrityError
 
 from sagehen.services.monitoring.alarms import history, store, transitions
 from sagehen.services.monitoring.alarms.composite import cascade
@@ -276,8 +277,11 @@ def test_after_the_commit_nothing_is_done_again(alarms):
     assert (len(alarms.sent), len(alarms.invoked)) == (1, 1)
 
 
-def test_one_bad_action_does_not_keep_the_others_from_changing(alarms, caplog):
-    alarms.policy_failure = ValueError("a mistake")
+@pytest.mark.parametrize(
+    "fault", [ValueError("a mistake"), IntegrityError("a mistake", {}, Exception())]
+)
+def test_one_bad_action_does_not_keep_the_others_from_changing(alarms, caplog, fault):
+    alarms.policy_failure = fault
     alarms.put("bad", AlarmActions=[POLICY])
     alarms.put("good")
     alarms.put_value(7)

@@ -103,7 +103,8 @@ def test_what_is_no_arithmetic(filled, text):
     [
         ('SELECT SUM(m) FROM "A"', "queries of Metrics Insights (SELECT)"),
         ("  select avg(m) from A group by b", "queries of Metrics Insights (SELECT)"),
-        ("INSIGHT_RULE_METRIC('r', 'm')", "INSIGHT_RULE_METRIC is not supported"),
+        ("INSIGHT_RULE_METRIC('r', 'm')", "INSIGHT_RULE_METRIC is not supported by Sagehen"),
+        ("SEARCH('{A} m', 'Sum', 60)", "SEARCH is not supported by Sagehen"),
     ],
 )
 def test_expressions_that_are_queries_are_refused_by_name(filled, text, what):

@@ -185,6 +185,19 @@ def test_an_aborted_upload_leaves_nothing(store: ObjectStore, root: Path) -> Non
     assert files(root) == 0
 
 
+def test_uploads_are_found_by_their_owner(store: ObjectStore) -> None:
+    store.create_bucket("uploads")
+    owners = {"first": "1" * 32, "second": "2" * 32, "nobody": None}
+    for key, owner in owners.items():
+        store.uploads.create("uploads", key, Attributes(), owner=owner)
+    assert {upload.key: upload.owner for upload in store.uploads.owned()} == {
+        "first": "1" * 32,
+        "second": "2" * 32,
+    }
+    assert [upload.key for upload in store.uploads.owned("2" * 32)] == ["second"]
+    assert store.uploads.owned("1" * 31 + "_") == []
+
+
 def test_a_bucket_with_uploads_under_way_can_go(store: ObjectStore, root: Path) -> None:
     upload = store.uploads.create("models", "big", Attributes())
     store.uploads.put_part(upload, 1, store.draft())

@@ -92,6 +92,16 @@ def test_a_variant_without_a_model_has_no_instances(server, only, refusal):
     weigh(server, {"VariantName": "AllTraffic", "DesiredWeight": 2.0, "DesiredInstanceCount": 0})
 
 
+def test_a_variant_without_a_model_may_name_any_image(server, refusal):
+    unknown = container(ONLY, Image="123456789012.dkr.ecr.us-east-1.amazonaws.com/ours:1")
+    server.CreateModel(ModelName="m", PrimaryContainer=unknown)
+    server.config("c")
+    in_service(server)
+    run = {**unknown, "Environment": VARIABLES}
+    said = refusal(lambda: server.CreateModel(ModelName="n", PrimaryContainer=run))
+    assert said.startswith("Sagehen does not know how to run the image")
+
+
 @pytest.mark.parametrize("to_only", [True, False])
 def test_an_update_that_retains_counts_changes_between_model_and_none(server, only, to_only):
     server.model("plain")

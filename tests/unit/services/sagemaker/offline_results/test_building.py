@@ -90,6 +90,61 @@ def test_what_cannot_be_used_is_final_and_leaves_nothing(put, build, home, data,
     assert list(home.offline_results.iterdir()) == []
 
 
+BROKEN = b"a,1\nb\nc,3\n\nd\n"
+
+
+def test_broken_rows_are_left_out_counted_and_named(put, build, home) -> None:
+    put("job/out", BROKEN)
+    put("job/out2", b"e\n" + b"f,6\n" * 20)
+    results = replace(REQUEST.results, answer="1", max_broken_rows="3")
+    info = build(replace(REQUEST, results=results)).info
+    assert (info.keys, info.rows, info.broken_rows) == (3, 22, 3)
+    assert info.broken_examples == tuple(
+        f"s3://models/job/{row}: it has no column 1, only 1 columns."
+        for row in ("out, row 2", "out, row 5", "out2, row 1")
+    )
+    assert answers(home, b"a", b"b", b"f") == [b"1", None, b"6"]
+    assert ResultStore(home.offline_results / "d.a.0.db").info == info
+
+
+@pytest.mark.parametrize(
+    ("tolerated", "count"), [("1", "2 rows"), ("49.9%", "2 of 4 rows"), ("0%", "2 of 4 rows")]
+)
+def test_too_many_broken_rows_fail_the_build(put, build, home, tolerated, count) -> None:
+    put("job/out", BROKEN)
+    results = replace(REQUEST.results, answer="1", max_broken_rows=tolerated)
+    report = build(replace(REQUEST, results=results))
+    assert report == BuildReport(
+        failure=f"{count} cannot be read, more than the {tolerated} that "
+        "SAGEHEN_OFFLINE_RESULTS_MAX_BROKEN_ROWS allows. The first: s3://models/job/out, row 2: "
+        "it has no column 1, only 1 columns.",
+        is_final=True,
+    )
+    assert list(home.offline_results.iterdir()) == []
+
+
+def test_a_share_of_broken_rows_is_exact(put, build) -> None:
+    put("job/out", BROKEN)
+    results = replace(REQUEST.results, answer="1", max_broken_rows="50%")
+    assert build(replace(REQUEST, results=results)).info.broken_rows == 2
+
+
+def test_rows_that_cannot_be_told_apart_fail_the_build(put, build) -> None:
+    put("job/out", b'a,1\nb,"2\nc,3\n')
+    results = replace(REQUEST.results, max_broken_rows="100%")
+    report = build(replace(REQUEST, results=results))
+    assert report.failure == "s3://models/job/out, row 2: a quote is not closed."
+
+
+def test_a_store_with_broken_rows_is_not_used_where_fewer_are_tolerated(put, build) -> None:
+    put("job/out", BROKEN)
+    results = replace(REQUEST.results, answer="1", max_broken_rows="50%")
+    build(replace(REQUEST, results=results))
+    strict = replace(results, max_broken_rows=None)
+    again = BuildRequest(file="d.a.1.db", results=strict, existing=("d.a.0.db",))
+    assert build(again).failure.startswith("s3://models/job/out, row 2")
+
+
 def test_a_missing_bucket_is_final(build) -> None:
     results = replace(RESULTS, source="s3://nowhere/job/")
     report = build(replace(REQUEST, results=results))

@@ -77,12 +77,15 @@ def test_a_store_is_described_from_its_first_build_on(house) -> None:
         "answer": "rest",
         "request_key": "0",
         "only": True,
+        "max_broken_rows": None,
         "state": "Building",
         "failure": None,
         "keys": None,
         "rows": None,
         "bytes": None,
         "built_at": None,
+        "broken_rows": None,
+        "broken_examples": [],
     }
     house.build()
     (ready,) = house.get("/e")["offline_results"]

@@ -3,8 +3,9 @@
 import pytest
 
 from sagehen.frame import tags
+from sagehen.services.sagemaker.job_tables import JobStage
 from sagehen.services.sagemaker.training import store as training_jobs
-from sagehen.services.sagemaker.training.records import JobStage, SecondaryStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 from sagehen.wire.errors import AwsError
 
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:training-job/"

@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 
 from sagehen.frame.job_specs import JobMetric
+from sagehen.services.sagemaker.job_tables import JobStatus
 from sagehen.services.sagemaker.training.description import describe, summarize
-from sagehen.services.sagemaker.training.records import JobStatus, SecondaryStatus, Transition
+from sagehen.services.sagemaker.training.records import SecondaryStatus, Transition
 from support.training_jobs import BEGAN, waiting_job
 
 

@@ -9,8 +9,9 @@ from sagehen.base.home import Home
 from sagehen.frame import tags
 from sagehen.frame.job_specs import JobMetric
 from sagehen.services.monitoring.logs.groups import TRAINING_JOBS, find_group, find_stream
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
-from sagehen.services.sagemaker.training.records import JobStage, JobStatus, SecondaryStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 from sagehen.services.sagemaker.training.status import JobUpdate
 from sagehen.wire.errors import AwsError
 

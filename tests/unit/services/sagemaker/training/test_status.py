@@ -2,7 +2,8 @@
 
 import pytest
 
-from sagehen.services.sagemaker.training.records import JobStage, JobStatus, SecondaryStatus
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 from sagehen.services.sagemaker.training.status import (
     LONGEST_REASON,
     MAX_TRANSITIONS,

@@ -4,13 +4,9 @@ import msgspec
 import pytest
 
 from sagehen.frame.job_specs import JobMetric
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
-from sagehen.services.sagemaker.training.records import (
-    JobStage,
-    JobStatus,
-    SecondaryStatus,
-    Transition,
-)
+from sagehen.services.sagemaker.training.records import SecondaryStatus, Transition
 from sagehen.services.sagemaker.training.store import JOBS_CHANGED
 from support.training_jobs import BEGAN, waiting_job
 

@@ -3,9 +3,9 @@
 import pytest
 
 from sagehen.frame import tags
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.services.sagemaker.transform.creation import job_environment
-from sagehen.services.sagemaker.transform.job_records import TransformStage, TransformStatus
 from sagehen.wire.errors import AwsError
 from support.transform_jobs import transform_input, transform_request
 
@@ -33,8 +33,8 @@ def test_a_job_is_a_row_that_waits_to_be_begun(server, make):
     job = make("My-Job", Tags=[{"Key": "a", "Value": "b"}])
     assert (job.arn, job.stage, job.status) == (
         ARN + "my-job",
-        TransformStage.WAITING,
-        TransformStatus.IN_PROGRESS,
+        JobStage.WAITING,
+        JobStatus.IN_PROGRESS,
     )
     assert "Tags" not in job.definition
     with server.database.read() as connection:
@@ -180,3 +180,20 @@ def test_pipelines_are_taken_and_each_container_has_the_variables_of_the_job(ser
     server.CreateModel(ModelName="line", Containers=[CONTAINER, CONTAINER])
     make(ModelName="line", Environment={"A": "b"})
     assert [container.environment["A"] for container in stored(server).containers] == ["b", "b"]
+
+
+def test_whole_objects_are_not_streamed_through_a_pipeline(server, make, refusal):
+    server.CreateModel(ModelName="line", Containers=[CONTAINER, CONTAINER])
+    reason = refusal(lambda: make(ModelName="line", MaxPayloadInMB=0))
+    assert "the model line is a pipeline of 2. Set MaxPayloadInMB to at most" in reason
+    split = transform_input(ContentType="text/csv", SplitType="Line")
+    assert make(ModelName="line", MaxPayloadInMB=0, TransformInput=split)
+
+
+def test_a_model_that_is_never_run_is_refused(server, make, refusal):
+    variables = {"": "s3://results/", "_KEY": "0", "_ONLY": "true"}
+    environment = {f"SAGEHEN_OFFLINE_RESULTS{name}": value for name, value in variables.items()}
+    server.CreateModel(
+        ModelName="stored", PrimaryContainer={"Image": "any:1", "Environment": environment}
+    )
+    assert "The model stored is never run" in refusal(lambda: make(ModelName="stored"))

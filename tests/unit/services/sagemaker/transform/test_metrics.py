@@ -1,16 +1,13 @@
 """Prometheus metrics of transform jobs."""
 
 from sagehen.base.metrics import METRICS
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformProgress,
-    TransformStage,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
+from sagehen.services.sagemaker.transform.job_records import TransformProgress
 from sagehen.services.sagemaker.transform.metrics import measure_jobs
 from support.transform_jobs import active_transform
 
-WAITING = (TransformStatus.IN_PROGRESS, TransformStage.WAITING)
-ACTIVE = (TransformStatus.IN_PROGRESS, TransformStage.ACTIVE)
+WAITING = (JobStatus.IN_PROGRESS, JobStage.WAITING)
+ACTIVE = (JobStatus.IN_PROGRESS, JobStage.ACTIVE)
 
 
 def test_jobs_and_their_progress_are_measured():

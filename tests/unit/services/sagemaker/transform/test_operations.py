@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from sagehen.services.messaging.events import event_store
+from sagehen.services.sagemaker.job_tables import JobStage
 from sagehen.services.sagemaker.transform import creation, operations
 from sagehen.services.sagemaker.transform import store as transform_jobs
-from sagehen.services.sagemaker.transform.job_records import TransformStage
 from sagehen.services.sagemaker.transform.status import complete, fail, start
 from sagehen.wire.errors import AwsError
 from support.transform_jobs import transform_input, transform_request
@@ -130,7 +130,7 @@ def test_a_job_is_asked_to_stop_once(server, jobs, events, refusal):
     assert described["TransformJobStatus"] == "Stopping"
     with server.database.read() as connection:
         # The reconciler ends a job that waited, too.
-        assert transform_jobs.get(connection, "job").stage is TransformStage.ACTIVE
+        assert transform_jobs.get(connection, "job").stage is JobStage.ACTIVE
     assert [event.detail["TransformJobStatus"] for event in events] == ["InProgress", "Stopping"]
     change(server, lambda job: complete(job, server.clock.now()))
     assert "Completed" in refusal(lambda: server.StopTransformJob(TransformJobName="job"))

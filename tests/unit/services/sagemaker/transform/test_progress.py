@@ -3,8 +3,13 @@
 import msgspec
 import pytest
 
-from sagehen.services.sagemaker.transform.job_records import TransformProgress, TransformStatus
-from sagehen.services.sagemaker.transform.progress import absorb, describe_progress
+from sagehen.services.sagemaker.job_tables import JobStatus
+from sagehen.services.sagemaker.transform.job_records import TransformProgress
+from sagehen.services.sagemaker.transform.progress import (
+    absorb,
+    describe_progress,
+    finished_keys,
+)
 from sagehen.services.sagemaker.transform.runner_messages import (
     Done,
     FailedObject,
@@ -12,8 +17,6 @@ from sagehen.services.sagemaker.transform.runner_messages import (
     RunnerEnded,
     RunnerLog,
     RunnerSettings,
-    UploadBegun,
-    UploadEnded,
 )
 from support.transform_jobs import BEGAN, active_transform, done
 
@@ -29,27 +32,21 @@ def counted(objects=1, records=5, input_bytes=10, **changes):
     return Progress(objects=objects, records=records, input_bytes=input_bytes, **given)
 
 
-def test_finished_keys_are_kept_until_all_before_them_are_finished_too():
-    after = absorb(NEW, [done("c"), done("a", through="a")], BEGAN)
-    assert (after.done_through, after.done) == ("a", ("c",))
-    after = absorb(after, [done("b", through="c"), done("e")], BEGAN)
-    assert (after.done_through, after.done) == ("c", ("e",))
-    assert after.updated_at == BEGAN
+def test_finished_keys_are_told_apart_by_whether_they_failed():
+    messages = [done("c"), failed("b"), done("a", "d", through="a", records=0)]
+    assert finished_keys(messages) == {"a": False, "b": True, "c": False, "d": False}
+    assert absorb(NEW, messages, BEGAN).done_through == "a"
 
 
-def test_an_object_without_records_is_finished_too():
-    assert absorb(NEW, [done("a", records=0)], BEGAN).done == ("a",)
-
-
-def test_keys_are_in_the_order_of_their_bytes():
-    keys = ["\U0001f600", "￿", "é", "z"]
-    after = absorb(NEW, [done(*keys)], BEGAN)
-    assert list(after.done) == sorted(keys, key=str.encode)
+def test_the_last_of_all_marks_is_that_of_the_last_bytes():
+    keys = ["\U0001f600", "\uffff", "é", "z"]
+    after = absorb(NEW, [done(key, through=key) for key in keys], BEGAN)
+    assert after.done_through == max(keys, key=str.encode)
 
 
 def test_a_message_without_a_mark_leaves_it_and_an_older_mark_does_not_go_back():
     after = absorb(NEW, [done("d", through="d"), done("f"), done("b", through="b")], BEGAN)
-    assert (after.done_through, after.done) == ("d", ("f",))
+    assert (after.done_through, after.updated_at) == ("d", BEGAN)
 
 
 def test_records_of_finished_objects_add_up():
@@ -62,20 +59,6 @@ def test_a_failed_object_is_finished_and_the_first_error_stays():
     messages = [failed("b"), failed("c", "AlgorithmError"), done("a", through="c")]
     after = absorb(NEW, messages, BEGAN)
     assert (after.failed_objects, after.failed_error) == (2, "ClientError")
-    assert (after.done, after.failed) == ((), ())
-    assert absorb(NEW, messages[:1], BEGAN).done == ("b",)
-
-
-def test_keys_of_failed_objects_are_kept_on_request():
-    after = absorb(NEW, [failed("b")], BEGAN, keeps_failed_keys=True)
-    after = absorb(after, [failed("c"), done("a", through="c")], BEGAN, keeps_failed_keys=True)
-    assert (after.failed, after.done) == (("b", "c"), ())
-
-
-def test_uploads_are_known_until_they_have_ended():
-    first, second = (UploadBegun(bucket="b", key=key, upload_id=key) for key in "kl")
-    after = absorb(NEW, [first, second, UploadEnded(upload_id="k")], BEGAN)
-    assert after.uploads == (second,)
 
 
 def test_the_resolved_settings_and_counts_are_kept():
@@ -113,7 +96,7 @@ def test_the_time_left_is_unknown_before_the_listing_ends_or_anything_is_done(ca
 
 def test_an_ended_job_has_its_own_duration():
     progress = msgspec.structs.replace(NEW, records=30, input_bytes=10, is_listed=True)
-    body = shown(progress, now=BEGAN + 9999, ended_at=BEGAN + 13, status=TransformStatus.COMPLETED)
+    body = shown(progress, now=BEGAN + 9999, ended_at=BEGAN + 13, status=JobStatus.COMPLETED)
     assert (body["running_seconds"], body["records_per_second"]) == (3.0, 10.0)
     assert body["seconds_left"] is None
 

@@ -3,13 +3,9 @@
 import msgspec
 import pytest
 
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.transform import store as transform_jobs
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformProgress,
-    TransformStage,
-    TransformStatus,
-)
-from sagehen.services.sagemaker.transform.runner_messages import UploadBegun
+from sagehen.services.sagemaker.transform.job_records import TransformProgress
 from support.transform_jobs import BEGAN, active_transform, waiting_transform
 
 
@@ -29,8 +25,8 @@ def state(any_database):
 def test_all_of_a_job_comes_back(state):
     whole = waiting_transform(
         "Whole",
-        status=TransformStatus.FAILED,
-        stage=TransformStage.ENDED,
+        status=JobStatus.FAILED,
+        stage=JobStage.ENDED,
         started_at=1.5,
         ended_at=2.5,
         stop_requested_at=2.0,
@@ -45,9 +41,7 @@ def test_all_of_its_progress_comes_back(state):
     state(waiting_transform("a"), waiting_transform("b"))
     progress = TransformProgress(
         job_id="ida",
-        done_through="in/é 1",
-        done=("in/é 3", "in/é 5"),
-        failed=("in/é 5",),
+        done_through='in/é \x00"1',
         failed_objects=1,
         failed_error="ClientError",
         objects=2**40,
@@ -56,7 +50,6 @@ def test_all_of_its_progress_comes_back(state):
         max_concurrent=2,
         max_payload_mb=6,
         batch_strategy="MultiRecord",
-        uploads=(UploadBegun(bucket="b", key="k", upload_id="u"),),
         updated_at=BEGAN,
     )
     with state.database.write() as connection:
@@ -67,19 +60,43 @@ def test_all_of_its_progress_comes_back(state):
         assert transform_jobs.progress_of(connection, []) == {}
 
 
-def test_ended_jobs_whose_uploads_have_not_ended_are_found(state):
-    state(
-        waiting_transform("left", stage=TransformStage.ENDED),
-        waiting_transform("clean", stage=TransformStage.ENDED),
-        active_transform("runs"),
-    )
-    uploads = (UploadBegun(bucket="b", key="k", upload_id="u"),)
+def test_jobs_that_have_ended_are_told_from_those_that_run_or_are_unknown(state):
+    state(waiting_transform("ended", stage=JobStage.ENDED), active_transform("runs"))
+    with state.database.read() as connection:
+        ended = transform_jobs.ended_ids(connection, {"idended", "idruns", "idunknown"})
+    assert ended == {"idended"}
+
+
+def test_finished_objects_are_kept_until_all_before_them_are_finished_too(state):
     with state.database.write() as connection:
-        for name in ("left", "runs"):
-            progress = TransformProgress(job_id=f"id{name}", uploads=uploads)
-            transform_jobs.save_progress(connection, progress)
-        (found,) = transform_jobs.progress_with_uploads(connection)
-    assert found.job_id == "idleft"
+
+        def save(through, keys, job_id="ida"):
+            progress = TransformProgress(job_id=job_id, done_through=through)
+            transform_jobs.save_finished(connection, progress, keys, keeps_failed=False)
+            return transform_jobs.finished_objects(connection, "ida")
+
+        keys = {"\U0001f600": False, "in/\x00c": False, "\uffff": True, "é": False}
+        assert list(save(None, keys)) == sorted(keys, key=str.encode)
+        assert save(None, {"in/\x00c": False, "in/b": True}).keys() == {*keys, "in/b"}
+        # A key that the mark has passed is not stored.
+        assert save("in/\x00c", {"a": False, "in/d": False}).keys() == {
+            *keys,
+            "in/b",
+            "in/d",
+        } - {"in/\x00c"}
+        assert save("é", {}).keys() == {"\uffff", "\U0001f600"}
+        assert save("\U0001f600", {}, "idb").keys() == {"\uffff", "\U0001f600"}
+        transform_jobs.forget_finished(connection, "ida")
+        assert transform_jobs.finished_objects(connection, "ida") == {}
+
+
+def test_failed_objects_are_kept_on_request(state):
+    progress = TransformProgress(job_id="ida", done_through="c")
+    with state.database.write() as connection:
+        for keys in ({"a": True, "b": False, "d": True}, {"e": False}):
+            transform_jobs.save_finished(connection, progress, keys, keeps_failed=True)
+        found = transform_jobs.finished_objects(connection, "ida")
+    assert found == {"a": True, "d": True, "e": False}
 
 
 def test_the_oldest_come_first(state):
@@ -93,8 +110,8 @@ def test_the_oldest_come_first(state):
 
 
 def test_jobs_that_have_not_ended_are_counted(state):
-    ended = {"stage": TransformStage.ENDED, "status": TransformStatus.STOPPED}
-    stopping = {"status": TransformStatus.STOPPING}
+    ended = {"stage": JobStage.ENDED, "status": JobStatus.STOPPED}
+    stopping = {"status": JobStatus.STOPPING}
     state(
         waiting_transform("a"),
         waiting_transform("b"),
@@ -103,11 +120,11 @@ def test_jobs_that_have_not_ended_are_counted(state):
     )
     with state.database.read() as connection:
         assert transform_jobs.counts(connection) == {
-            (TransformStatus.IN_PROGRESS, TransformStage.WAITING): 2,
-            (TransformStatus.STOPPING, TransformStage.ACTIVE): 1,
+            (JobStatus.IN_PROGRESS, JobStage.WAITING): 2,
+            (JobStatus.STOPPING, JobStage.ACTIVE): 1,
         }
-        assert transform_jobs.count_up_to(connection, 9, TransformStage.WAITING) == 2
-        assert transform_jobs.count_up_to(connection, 1, TransformStage.WAITING) == 1
+        assert transform_jobs.count_up_to(connection, 9, JobStage.WAITING) == 2
+        assert transform_jobs.count_up_to(connection, 1, JobStage.WAITING) == 1
 
 
 def test_listeners_hear_of_new_and_changed_jobs_but_not_of_the_reconciler_s_own_changes(state):

@@ -1,12 +1,18 @@
 """Parses the text formats of SageMaker's XGBoost container."""
 
 import re
+import sys
 from array import array
 from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING
 
 import msgspec
 
-__all__ = ["Table", "parse_csv", "parse_libsvm"]
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = ["Table", "has_infinity", "parse_csv", "parse_libsvm", "prepare_for_large_csv"]
 
 MAX_SPREAD_CELLS = 1 << 24
 """Limit for sparse requests, where few bytes can mean many cells."""
@@ -14,10 +20,19 @@ MAX_SPREAD_CELLS = 1 << 24
 LINES_AT_ONCE = 256
 """of CSV; their numbers stay in the processor's cache"""
 
+MANY_BYTES = 16 * 1024
+"""of CSV, for which NumPy's operations are quicker"""
+IMPORT_BYTES = 2 * 2**20
+"""of CSV, for which even its import is worth it"""
+MANY_CELLS = 4096
+PLAIN_TRIES = 4
+"""chunks of CSV without plain numbers, until no more are expected"""
+
 _read_numbers = msgspec.json.Decoder(list[float]).decode
 _NEGATIVE_ZERO = re.compile(rb"-0[^.eE]")
 _DELIMITERS = (b",", b"\t", b";", b"|", b" ", b":")
 _NAN = float("nan")
+_INFINITY = float("inf")
 
 
 @dataclass(slots=True)
@@ -40,22 +55,114 @@ def parse_csv(body: bytes, form: str = "f") -> Table:
     body = body.strip()
     if b"\n" not in body:
         return _one_row(body, b"," if b"," in body else _delimiter(body), form)
-    lines = body.split(b"\n")
+    if len(body) < MANY_BYTES:
+        return _few_rows(body.split(b"\n"), form)
+    first = body[: body.index(b"\n")]
+    delimiter = _delimiter(first)
+    rows = _Rows(delimiter, first.count(delimiter) + 1, form)
+    if delimiter == b"," and (plain_csv := _plain_csv(len(body))) is not None:
+        _add_chunks(rows, body, plain_csv)
+    else:
+        rows.add(body.split(b"\n"))
+    return Table(rows.count, rows.columns, rows.cells)
+
+
+def _few_rows(lines: list[bytes], form: str) -> Table:
     delimiter = _delimiter(lines[0])
-    cells: array[float] = array(form)
     columns = lines[0].count(delimiter) + 1
-    for start in range(0, len(lines), LINES_AT_ONCE):
-        part = lines[start : start + LINES_AT_ONCE]
-        if delimiter == b"," and _add_plain(part, columns, cells):
-            continue
-        for number, line in enumerate(part, start + 1):
-            row = _numbers(line, delimiter, form)
-            if len(row) != columns:
+    rows = _Rows(delimiter, columns, form)
+    if delimiter != b"," or len(lines) > LINES_AT_ONCE:
+        rows.add(lines)
+    elif _add_plain(lines, columns, rows.cells):
+        rows.count = len(lines)
+    else:
+        rows.add_each(lines)
+    return Table(rows.count, rows.columns, rows.cells)
+
+
+class _Rows:
+    """Reads lines, and has their cells."""
+
+    __slots__ = ("_delimiter", "cells", "columns", "count", "form")
+
+    def __init__(self, delimiter: bytes, columns: int, form: str) -> None:
+        self._delimiter = delimiter
+        self.columns = columns
+        self.form = form
+        self.cells: array[float] = array(form)
+        self.count = 0
+
+    def add(self, lines: list[bytes]) -> None:
+        """Raises ValueError."""
+        for start in range(0, len(lines), LINES_AT_ONCE):
+            part = lines[start : start + LINES_AT_ONCE]
+            if self._delimiter == b"," and _add_plain(part, self.columns, self.cells):
+                self.count += len(part)
+            else:
+                self.add_each(part)
+
+    def add_each(self, lines: list[bytes]) -> None:
+        """Raises ValueError."""
+        for line in lines:
+            row = _numbers(line, self._delimiter, self.form)
+            self.count += 1
+            if len(row) != self.columns:
                 raise ValueError(
-                    f"line {number} has {len(row)} cells, the first line has {columns}"
+                    f"line {self.count} has {len(row)} cells, the first line has {self.columns}"
                 )
-            cells.extend(row)
-    return Table(len(lines), columns, cells)
+            self.cells.extend(row)
+
+
+def _plain_csv(size: int) -> "ModuleType | None":
+    """Returns the reader of plain numbers, if a body of that size is worth it.
+
+    It needs NumPy, whose import takes a tenth of a second and 20 MB.
+    """
+    if size < MANY_BYTES or (size < IMPORT_BYTES and "numpy" not in sys.modules):
+        return None
+    return _import_plain_csv()
+
+
+def _import_plain_csv() -> "ModuleType | None":
+    try:
+        from sagehen.containers.modelserver.adapters.shared import plain_csv
+    except ImportError:  # NumPy is not installed
+        return None
+    return plain_csv
+
+
+def prepare_for_large_csv() -> None:
+    """Imports what large bodies need before the first of them comes."""
+    _import_plain_csv()
+
+
+def has_infinity(cells: "array[float]") -> bool:
+    if len(cells) >= MANY_CELLS and "numpy" in sys.modules:
+        plain_csv = _import_plain_csv()
+        if plain_csv is not None:
+            return bool(plain_csv.has_infinity(cells))
+    # A sum is quick; without infinities it is finite, but for missing cells or very large ones.
+    return not isfinite(sum(cells)) and (_INFINITY in cells or -_INFINITY in cells)
+
+
+def _add_chunks(rows: _Rows, body: bytes, plain_csv: "ModuleType") -> None:
+    """Reads the body in chunks of whole lines, as plain numbers where it can. Raises ValueError."""
+    tries = PLAIN_TRIES
+    start = 0
+    while start < len(body):
+        end = body.find(b"\n", start + plain_csv.CHUNK_BYTES) + 1
+        lines = body[start : end - 1] if end else body[start:]
+        start = end or len(body)
+        cells = None
+        if tries:
+            text = (lines + b"\n").replace(b"\r\n", b"\n")
+            cells = plain_csv.read_plain_rows(text, rows.columns, rows.form)
+        if cells is None:
+            tries = max(0, tries - 1)
+            rows.add(lines.split(b"\n"))
+        else:
+            rows.cells.frombytes(memoryview(cells).cast("B"))
+            rows.count += len(cells) // rows.columns
 
 
 def _add_plain(lines: list[bytes], columns: int, cells: "array[float]") -> bool:

@@ -5,7 +5,6 @@ import pickle
 import threading
 from array import array
 from collections.abc import Callable, Sequence
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,13 @@ from sagehen.containers.modelserver.adapters.shared.codecs import (
     media_type,
 )
 from sagehen.containers.modelserver.adapters.shared.recordio import parse_recordio
-from sagehen.containers.modelserver.adapters.shared.table import Table, parse_csv, parse_libsvm
+from sagehen.containers.modelserver.adapters.shared.table import (
+    Table,
+    has_infinity,
+    parse_csv,
+    parse_libsvm,
+    prepare_for_large_csv,
+)
 from sagehen.containers.modelserver.adapters.xgboost.files import (
     LoadedFile,
     load_boosters,
@@ -60,7 +65,6 @@ _FORMS = {
     RECORDIO: "recordio-protobuf",
 }
 _VOTING = {"multi:softmax", "binary:hinge"}
-_INFINITY = float("inf")
 _NO_CONTENT = ModelAnswer(204)
 
 
@@ -82,6 +86,8 @@ class XGBoostAdapter(ScriptAdapter):
         return Handlers(_load_booster, _to_matrix, _predict, encode_accepted)
 
     def _load_model(self, model_dir: Path) -> BatchModel:
+        if self._environment.is_batch:
+            prepare_for_large_csv()
         files = load_boosters(self._library, model_dir, self._environment.ensemble)
         joint = self._joint() if self._environment.multi_model else None
         return XGBoostModel(files, self._environment, joint)
@@ -110,6 +116,8 @@ class XGBoostModel:
         joint: "JointPredictor | None" = None,
     ) -> None:
         self._boosters: list[Booster] = [file.booster for file in files]
+        for booster in self._boosters:
+            booster.most_threads = environment.most_threads if environment.is_batch else 1
         self._predicting = threading.Lock()
         """Only one thread may use a booster."""
         self._strict = files[0].pickled
@@ -152,7 +160,7 @@ class XGBoostModel:
             raise Refusal(415, _not_accepted(content_type))
         try:
             table = self._parse(body, form)
-            if _has_infinity(table.cells):
+            if has_infinity(table.cells):
                 raise ValueError("the data contains an infinity or a number that is too large")
         except ValueError as error:
             raise Refusal(
@@ -256,11 +264,6 @@ class XGBoostModel:
             self._forest = None
         for booster in self._boosters:
             booster.close()
-
-
-def _has_infinity(cells: "array[float]") -> bool:
-    # A sum is quick; without infinities it is finite, but for missing cells or very large ones.
-    return not isfinite(sum(cells)) and (_INFINITY in cells or -_INFINITY in cells)
 
 
 def _not_accepted(content_type: str) -> str:

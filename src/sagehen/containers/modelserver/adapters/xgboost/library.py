@@ -20,6 +20,8 @@ __all__ = ["Booster", "BoosterError", "Library", "Scores", "average", "find_libr
 
 _LEAST_FUNCTION = "XGBoosterPredictFromDMatrix"
 """There since 1.5; before, functions of the same names as ours took other arguments."""
+MANY_ROWS = 10_000
+"""some ten milliseconds of work"""
 _DENSE = b'{"data":[%d,true],"shape":[%d,%d],"typestr":"<f4","version":3}'
 
 
@@ -105,6 +107,9 @@ class Booster:
         """Rounds used; 0 for all."""
         self.objective = ""
         self.classes = 0
+        self.most_threads = 1
+        """for calls with MANY_ROWS; each row is one thread's, so that answers are the same"""
+        self._threads = 1
 
     def load(self, content: bytes) -> None:
         """Reads JSON, UBJSON or the old binary form."""
@@ -123,7 +128,7 @@ class Booster:
 
     def _prepare(self) -> None:
         # One thread, as in SageMaker's container: more slow small batches down.
-        self._library.call("XGBoosterSetParam", self._handle, b"nthread", b"1")
+        self._set_threads(1)
         learner = self._configuration()["learner"]
         self.features = int(learner["learner_model_param"]["num_feature"])
         self.classes = int(learner["learner_model_param"]["num_class"])
@@ -142,6 +147,10 @@ class Booster:
             "cache_id": 0,
         }
         self._settings = json.dumps(settings).encode()
+
+    def _set_threads(self, threads: int) -> None:
+        self._library.call("XGBoosterSetParam", self._handle, b"nthread", b"%d" % threads)
+        self._threads = threads
 
     def save(self) -> bytes:
         """Raises BoosterError."""
@@ -175,6 +184,10 @@ class Booster:
         """
         if len(cells) != rows * self.features:  # the library would read beyond the array
             raise BoosterError(f"{rows} rows need {self.features} features each")
+        if self.most_threads > 1:
+            threads = self.most_threads if rows >= MANY_ROWS else 1
+            if threads != self._threads:
+                self._set_threads(threads)
         address = cells.buffer_info()[0]
         dense = _DENSE % (address, rows, self.features)
         if self._needs_matrix:

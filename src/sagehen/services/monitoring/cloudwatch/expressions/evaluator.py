@@ -32,7 +32,7 @@ from sagehen.services.monitoring.cloudwatch.expressions.values import (
 )
 from sagehen.services.monitoring.cloudwatch.queries import Query
 
-__all__ = ["Evaluator", "Grid", "Search", "check_expressions"]
+__all__ = ["Evaluator", "Grid", "check_expressions"]
 
 MAX_POINTS = 1_000_000
 """in all results of a request's expressions"""
@@ -42,8 +42,6 @@ _INSIGHTS = re.compile(r"\s*select\s+\w+\s*\(", re.IGNORECASE)
 
 Grid = Callable[[int], Sequence[int]]
 """returns the seconds at which periods of a length begin"""
-Search = Callable[[str, str, int], list[TimeSeries]]
-"""takes SEARCH's pattern, statistic and period; raises ExpressionError"""
 
 
 class Evaluator:
@@ -54,13 +52,11 @@ class Evaluator:
         queries: Sequence[Query],
         read: Callable[[Query], Points],
         grid: Grid,
-        search: Search | None = None,
     ) -> None:
         """`read` returns the points of a metric."""
         self._queries = {query.id: query for query in queries}
         self._read = read
         self._grid = grid
-        self._search = search
         self._values: dict[str, Value] = {}
         self._under_way: set[str] = set()
         self._points = 0
@@ -107,7 +103,7 @@ class Evaluator:
                 "queries of Metrics Insights (SELECT) are not implemented by Sagehen; ask for each "
                 "metric by MetricStat, and add them up by an expression such as SUM(METRICS())",
             )
-        scope = Scope(self._grid, query.period, self._metrics, self._search)
+        scope = Scope(self._grid, query.period, self._metrics)
         try:
             value = _Evaluation(query, scope, partial(self._value, asking_id=query.id)).of(
                 parse(expression)

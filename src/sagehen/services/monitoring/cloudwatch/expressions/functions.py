@@ -34,8 +34,6 @@ class Scope(NamedTuple):
     """of the query that is evaluated, in seconds"""
     metrics: Callable[[], Sequence[tuple[str, TimeSeries]]]
     """the request's metrics with the Ids of their queries"""
-    search: Callable[[str, str, int], list[TimeSeries]] | None
-    """None where an expression must not search"""
 
 
 Arguments = Sequence[Value]
@@ -47,6 +45,7 @@ NOT_BUILT = frozenset(
         "DB_PERF_INSIGHTS",
         "INSIGHT_RULE_METRIC",
         "LAMBDA",
+        "SEARCH",
         "SERVICE_QUOTA",
     }
 )
@@ -171,16 +170,6 @@ def _metrics(scope: Scope, arguments: Arguments) -> Value:
     return [series for query_id, series in scope.metrics() if part in query_id]
 
 
-def _search(scope: Scope, arguments: Arguments) -> Value:
-    if scope.search is None:
-        raise ExpressionError("SEARCH is not supported here")
-    pattern, statistic = (_text(argument, "SEARCH") for argument in arguments[:2])
-    period = arguments[2] if len(arguments) > 2 else float(scope.period)
-    if not isinstance(period, float):
-        raise ExpressionError("the last argument of SEARCH is a Period in seconds")
-    return scope.search(pattern, statistic, int(period))
-
-
 _KEYS: Mapping[str, Callable[[Sequence[float]], float]] = {
     "AVG": statistics.fmean,
     "MIN": min,
@@ -296,7 +285,6 @@ FUNCTIONS: Mapping[str, tuple[int, int, Function]] = {
     "RATE": (1, 1, _steps(lambda difference, seconds: difference / seconds)),
     "REMOVE_EMPTY": (1, 1, _remove_empty),
     "RUNNING_SUM": (1, 1, _each(_running_sum)),
-    "SEARCH": (2, 3, _search),
     "SLICE": (2, 3, _slice),
     "SORT": (3, 4, _sort),
     "STDDEV": (1, 1, _aggregate(lambda values, _: statistics.pstdev(values))),

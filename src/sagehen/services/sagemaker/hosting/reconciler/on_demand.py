@@ -8,6 +8,7 @@ Between the least, which provisioned concurrency needs, and the most, which MaxC
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -61,6 +62,12 @@ class Followed:
     """when the next instance is idle for long enough"""
 
 
+class _Moment(NamedTuple):
+    now: float
+    deployed_at: float
+    """when the endpoint last changed: a variant that was just deployed has had no calls yet"""
+
+
 @dataclass
 class _Work:
     running: dict[str, int] = field(default_factory=dict)
@@ -94,9 +101,8 @@ def follow_demand(
         running = (endpoint.running or {}).get(variant.name, 0)
         if variant.serverless is not None and _is_new(current, before):
             running = max(1, running)  # the one that has proved that the model starts
-        _follow_variant(
-            variant, running, own, reports or {}, use, room, _since(endpoint), now, work
-        )
+        moment = _Moment(now=now, deployed_at=endpoint.modified_at)
+        _follow_variant(variant, running, own, reports or {}, use, room, moment, work)
     return _with_running(endpoint, work)
 
 
@@ -107,10 +113,10 @@ def _follow_variant(
     reports: Mapping[str, InstanceReport],
     use: VariantUse,
     room: Room,
-    since: float,
-    now: float,
+    moment: _Moment,
     work: _Work,
 ) -> None:
+    now, since = moment
     slots = _slots(own, reports)
     least, most = _bounds(variant, slots)
     idle_at = max(use.last_used_at, since) + room.idle_seconds
@@ -187,11 +193,6 @@ def _slots_said(
         if report is not None and report.state is InstanceState.IN_SERVICE:
             said = (report.slots, *(container.slots for container in report.containers))
             yield from (slots for slots in said if slots)
-
-
-def _since(endpoint: EndpointRecord) -> float:
-    """A variant that was just deployed has had no calls yet."""
-    return endpoint.modified_at
 
 
 def _is_new(current: Deployment, before: EndpointRecord) -> bool:

@@ -4,14 +4,10 @@ import asyncio
 
 from sagehen.base.errors import Conflict, NotFound
 from sagehen.frame.job_specs import JobOutcome, StopRequest
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.reconciler.loop import JobAgent
-from sagehen.services.sagemaker.training.records import (
-    JobStage,
-    JobStatus,
-    SecondaryStatus,
-    TrainingJobRecord,
-)
+from sagehen.services.sagemaker.training.records import SecondaryStatus, TrainingJobRecord
 from sagehen.state.database import Database
 
 __all__ = ["Interrupts"]

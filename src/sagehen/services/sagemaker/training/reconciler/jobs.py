@@ -21,6 +21,7 @@ from sagehen.frame.job_specs import JobSpec
 from sagehen.frame.statistics import Series, Statistics, of_values
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.monitoring.cloudwatch import sample_store as samples
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.events import training_event
 from sagehen.services.sagemaker.training.reconciler.agent_view import AgentView
@@ -31,12 +32,7 @@ from sagehen.services.sagemaker.training.reconciler.plan import (
     job_spec,
     plan_job,
 )
-from sagehen.services.sagemaker.training.records import (
-    JobStage,
-    JobStatus,
-    SecondaryStatus,
-    TrainingJobRecord,
-)
+from sagehen.services.sagemaker.training.records import SecondaryStatus, TrainingJobRecord
 from sagehen.services.sagemaker.training.status import JobUpdate
 from sagehen.state.database import Database
 from sagehen.state.group_commit import attempt

@@ -16,6 +16,7 @@ from sagehen.frame.arns import ArnMaker
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.frame.state_watch import StateWatch
+from sagehen.services.sagemaker.job_tables import JobStage
 from sagehen.services.sagemaker.training.reconciler.agent_view import AgentView
 from sagehen.services.sagemaker.training.reconciler.jobs import (
     AttemptRequests,
@@ -23,7 +24,6 @@ from sagehen.services.sagemaker.training.reconciler.jobs import (
     JobPass,
     OnEnd,
 )
-from sagehen.services.sagemaker.training.records import JobStage
 from sagehen.services.sagemaker.training.store import JOBS_CHANGED
 from sagehen.state.database import Database
 

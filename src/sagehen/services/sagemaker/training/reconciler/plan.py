@@ -17,12 +17,8 @@ from sagehen.frame.job_specs import (
     MetricDefinition,
     PhaseChange,
 )
-from sagehen.services.sagemaker.training.records import (
-    JobStage,
-    JobStatus,
-    SecondaryStatus,
-    TrainingJobRecord,
-)
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus, TrainingJobRecord
 from sagehen.services.sagemaker.training.status import JobUpdate
 
 __all__ = ["AttemptFacts", "AttemptPresence", "admit", "give_up", "job_spec", "plan_job"]

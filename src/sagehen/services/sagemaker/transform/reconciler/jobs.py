@@ -6,7 +6,7 @@ commit.
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
@@ -17,14 +17,11 @@ from sagehen.frame.arns import ArnMaker
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports, Retry
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.services.sagemaker.transform.events import transform_event
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformJobRecord,
-    TransformProgress,
-    TransformStage,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
+from sagehen.services.sagemaker.transform.progress import RunnerMessage, finished_keys
 from sagehen.services.sagemaker.transform.reconciler.plan import (
     Facts,
     JobStep,
@@ -89,7 +86,7 @@ class TransformPass:
         self._most_running = settings.max_running_transform_jobs
         self._retries: Mapping[str, Retry] = {}
         self._counted_at = -math.inf
-        self.counts: dict[tuple[TransformStatus, TransformStage], int] = {}
+        self.counts: dict[tuple[JobStatus, JobStage], int] = {}
         self.active: tuple[tuple[TransformJobRecord, TransformProgress], ...] = ()
         """the active jobs as of the last pass, for metrics"""
 
@@ -110,9 +107,12 @@ class TransformPass:
             if now - self._counted_at >= COUNT_SECONDS or rows.admitted:
                 self._counted_at = now
                 self.counts = transform_jobs.counts(connection)
-            waits = transform_jobs.count_up_to(connection, 1, TransformStage.WAITING)
+            waits = transform_jobs.count_up_to(connection, 1, JobStage.WAITING)
         steps = [self._plan(job, rows, reports, runners, now) for job in rows.jobs]
-        if any(_is_changed(job, step, rows) for job, step in zip(rows.jobs, steps, strict=True)):
+        if any(
+            _is_changed(job, step, rows, runners)
+            for job, step in zip(rows.jobs, steps, strict=True)
+        ):
             steps = self._write(reports, runners, now)
         self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
         self.active = tuple(
@@ -160,7 +160,8 @@ class TransformPass:
             rows = self._read(connection, reports, lock=True)
             steps = [self._plan(job, rows, reports, runners, now) for job in rows.jobs]
             for job, step in zip(rows.jobs, steps, strict=True):
-                self._write_step(connection, rows, job, step, now)
+                messages = runners.get(job.job_id, NO_RUNNER).messages
+                self._write_step(connection, rows, job, step, messages, now)
         for job, step in zip(rows.jobs, steps, strict=True):
             _log_step(job, step)
         return steps
@@ -171,6 +172,7 @@ class TransformPass:
         rows: _Rows,
         before: TransformJobRecord,
         step: JobStep,
+        messages: Sequence[RunnerMessage],
         now: float,
     ) -> None:
         job = step.job
@@ -178,6 +180,13 @@ class TransformPass:
             transform_jobs.save(connection, job)
         if step.progress is not rows.progress[job.job_id]:
             transform_jobs.save_progress(connection, step.progress)
+        keys = finished_keys(messages)
+        if job.status.is_final:
+            transform_jobs.forget_finished(connection, job.job_id)
+        elif keys or step.progress.done_through != rows.progress[job.job_id].done_through:
+            # Only data capture needs those that failed long ago, and there may be very many.
+            keeps_failed = "DataCaptureConfig" in job.definition
+            transform_jobs.save_finished(connection, step.progress, keys, keeps_failed=keeps_failed)
         if job.status is not before.status:
             own_tags = tags.get(connection, job.arn)
             put_event(connection, transform_event(job, own_tags, self._arns, now))
@@ -192,12 +201,18 @@ class TransformPass:
         )
 
 
-def _is_changed(before: TransformJobRecord, step: JobStep, rows: _Rows) -> bool:
+def _is_changed(
+    before: TransformJobRecord,
+    step: JobStep,
+    rows: _Rows,
+    runners: Mapping[str, RunnerFacts],
+) -> bool:
     job_id = before.job_id
     return (
         job_id in rows.admitted
         or step.progress is not rows.progress[job_id]
         or step.job is not before
+        or bool(finished_keys(runners.get(job_id, NO_RUNNER).messages))
     )
 
 

@@ -19,7 +19,9 @@ from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
+from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.services.sagemaker.transform.metrics import measure_jobs
 from sagehen.services.sagemaker.transform.reconciler.jobs import JobRequests, TransformPass
 from sagehen.services.sagemaker.transform.reconciler.left_uploads import LeftUploads
@@ -30,7 +32,7 @@ from sagehen.services.sagemaker.transform.reconciler.runner_process import (
     RunnerProcess,
 )
 from sagehen.services.sagemaker.transform.reconciler.runners import Runners
-from sagehen.services.sagemaker.transform.runner_messages import S3Access
+from sagehen.services.sagemaker.transform.runner_messages import RunnerSpec, S3Access
 from sagehen.services.sagemaker.transform.runner_spec import make_runner_spec
 from sagehen.services.sagemaker.transform.store import TRANSFORMS_CHANGED
 from sagehen.state.database import Database
@@ -62,12 +64,13 @@ class TransformLoop(LeasedLoop):
         make_process: MakeProcess = RunnerProcess,
     ) -> None:
         super().__init__(database, clock, LEASE_NAME, holder)
+        self._database = database
         self._data_log = data_log
         self._left_uploads = LeftUploads(database, objects)
         self._pass = TransformPass(database, self._lease.lease, arns, settings)
         self._runners = Runners(
             runner_command,
-            lambda job, progress: make_runner_spec(job, progress, s3),
+            lambda job, progress: self._prepare_runner(job, progress, s3),
             clock,
             self._wake.set,
             make_process,
@@ -121,12 +124,19 @@ class TransformLoop(LeasedLoop):
         await in_thread(lambda: self._write_logs(requests, facts))
         return requests
 
+    def _prepare_runner(
+        self, job: TransformJobRecord, progress: TransformProgress, s3: S3Access
+    ) -> RunnerSpec:
+        """Ends what earlier runners of the job have left. Blocks."""
+        self._left_uploads.abort_of(job.job_id)
+        with self._database.read() as connection:
+            finished = transform_jobs.finished_objects(connection, job.job_id)
+        return make_runner_spec(job, progress, s3, finished)
+
     async def _end_uploads(self, requests: JobRequests) -> None:
         """Ends uploads of jobs that have ended; their runners are gone."""
         uploads = self._left_uploads
-        uploads.may_exist |= any(
-            step.job.status.is_final and step.progress.uploads for step in requests.steps
-        )
+        uploads.may_exist |= any(step.job.status.is_final for step in requests.steps)
         if uploads.may_exist:
             await in_thread(uploads.abort_all)
 

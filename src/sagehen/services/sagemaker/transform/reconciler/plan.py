@@ -17,12 +17,9 @@ from sagehen.frame.container_specs import (
     InstanceState,
 )
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports, Retry
+from sagehen.services.sagemaker.job_tables import JobStatus
 from sagehen.services.sagemaker.transform import status
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformJobRecord,
-    TransformProgress,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.services.sagemaker.transform.progress import RunnerMessage, absorb
 from sagehen.services.sagemaker.transform.runner_messages import InstanceAddress, RunnerEnded
 
@@ -49,6 +46,8 @@ _NO_REASON = "The instance failed."
 class RunnerAction(Enum):
     """The next step for a job's runner."""
 
+    PREPARE = "prepare"
+    """start the process, which takes about as long as the instances do, but not the job in it"""
     RUN = "run"
     """start one unless it runs, or its back-off lasts"""
     STOP = "stop"
@@ -64,6 +63,7 @@ class RunnerFacts:
     """A job's runner process, as this control knows it."""
 
     is_running: bool = False
+    """and knows its job"""
     deaths: int = 0
     """in a row, without progress"""
     messages: tuple[RunnerMessage, ...] = ()
@@ -105,13 +105,8 @@ def instance_ids(job: TransformJobRecord) -> list[str]:
 
 def plan_job(facts: Facts) -> JobStep:
     """Plans a job's next step; repeated, this ends with the job."""
-    progress = absorb(
-        facts.progress,
-        facts.runner.messages,
-        facts.now,
-        keeps_failed_keys="DataCaptureConfig" in facts.job.definition,
-    )
-    if facts.job.status is TransformStatus.STOPPING:
+    progress = absorb(facts.progress, facts.runner.messages, facts.now)
+    if facts.job.status is JobStatus.STOPPING:
         return _plan_stop(facts, progress)
     ended = _ended(facts, progress)
     if ended is not None:
@@ -179,12 +174,13 @@ def _plan_run(facts: Facts, progress: TransformProgress) -> JobStep:
     ready = _ready(facts.reports, job)
     if ready and job.started_at is None:
         job = status.start(job, facts.now)
+    runner = RunnerAction.PREPARE if job.started_at is None else RunnerAction.KEEP
     retries = _retries(facts) if job.started_at is not None else {}
     return JobStep(
         job=job,
         progress=progress,
-        # A runner waits for instances by itself; a first one would find none.
-        runner=RunnerAction.RUN if ready else RunnerAction.KEEP,
+        # A runner waits for instances by itself; the first one has to know when the job started.
+        runner=RunnerAction.RUN if ready else runner,
         instances=ready,
         start=_to_start(facts, retries),
         retries=retries,

@@ -42,12 +42,13 @@ class RunnerProcess:
         self._reading: asyncio.Task[None] | None = None
         self._instances: tuple[InstanceAddress, ...] = ()
         self._is_stopping = False
+        self.has_job = False
         self.messages: list[RunnerMessage] = []
         """in order; whoever has stored them removes them"""
         self.has_exited = False
 
-    async def start(self, command: Sequence[str], spec: RunnerSpec) -> None:
-        """Raises OSError."""
+    async def start(self, command: Sequence[str]) -> None:
+        """Starts the process, which waits for its job. Raises OSError."""
         # Its stderr is this process's: what it logs is in control's log.
         self._process = await asyncio.create_subprocess_exec(
             *command,
@@ -56,6 +57,10 @@ class RunnerProcess:
             limit=LONGEST_LINE_BYTES,
         )
         self._reading = asyncio.create_task(self._read())
+
+    def begin(self, spec: RunnerSpec) -> None:
+        """Comes before all other messages."""
+        self.has_job = True
         self._send(spec)
 
     def set_instances(self, instances: tuple[InstanceAddress, ...]) -> None:

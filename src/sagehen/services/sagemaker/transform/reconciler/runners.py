@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sagehen.base.clock import Clock
-from sagehen.base.retry import Backoff
+from sagehen.base.concurrency import in_thread
+from sagehen.base.retry import AWAY, Backoff
 from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.services.sagemaker.transform.progress import RunnerMessage
 from sagehen.services.sagemaker.transform.reconciler.plan import (
@@ -35,6 +36,7 @@ FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 10.0
 
 MakeSpec = Callable[[TransformJobRecord, TransformProgress], RunnerSpec]
+"""blocks"""
 
 
 @dataclass
@@ -42,6 +44,8 @@ class _JobRunner:
     """The runners of one job, one after another."""
 
     process: RunnerProcess | None = None
+    is_stopping: bool = False
+    """its end is no death"""
     deaths: int = 0
     """in a row, without progress"""
     most_records: int = 0
@@ -105,7 +109,7 @@ class Runners:
             runner.note_progress()
             self._bury(job_id, runner)
             facts[job_id] = RunnerFacts(
-                is_running=runner.process is not None,
+                is_running=runner.process is not None and runner.process.has_job,
                 deaths=runner.deaths,
                 messages=runner.unstored,
             )
@@ -145,24 +149,37 @@ class Runners:
 
     async def _perform_one(self, job_id: str, step: JobStep) -> None:
         runner = self._jobs.get(job_id)
-        if step.runner is RunnerAction.RUN:
+        if step.runner in (RunnerAction.PREPARE, RunnerAction.RUN):
             runner = self._jobs.setdefault(job_id, _JobRunner())
             if runner.process is None and self._clock.monotonic() >= runner.starts_at:
-                await self._start(runner, step)
+                await self._start(runner, step.job)
         if runner is None or runner.process is None:
             return
+        if step.runner is RunnerAction.RUN and not runner.process.has_job:
+            await self._begin(runner.process, step)
+        if not runner.process.has_job:
+            return
         if step.runner is RunnerAction.STOP:
+            runner.is_stopping = True
             runner.process.stop()
         elif step.instances is not None:
             runner.process.set_instances(step.instances)
 
-    async def _start(self, runner: _JobRunner, step: JobStep) -> None:
+    async def _begin(self, process: RunnerProcess, step: JobStep) -> None:
+        try:
+            spec = await in_thread(lambda: self._make_spec(step.job, step.progress))
+        except AWAY as error:
+            log.warning("The runner of %s has to wait: %s", step.job.name, error)
+            return
+        process.begin(spec)
+
+    async def _start(self, runner: _JobRunner, job: TransformJobRecord) -> None:
         process = self._make_process(self._on_change)
         try:
-            await process.start(self._command(), self._make_spec(step.job, step.progress))
+            await process.start(self._command())
         except OSError as error:
             # A lack of memory, descriptors or processes may pass.
-            log.warning("A runner of %s cannot be started: %s", step.job.name, error)
+            log.warning("A runner of %s cannot be started: %s", job.name, error)
             self._note_death(runner)
             return
         runner.process = process
@@ -176,6 +193,8 @@ class Runners:
             return
         runner.messages += process.messages
         runner.process = None
+        if runner.is_stopping:
+            return
         self._note_death(runner)
         self.restarts += 1
         about = {"action": "runner_died", "job_id": job_id, "deaths": runner.deaths}

@@ -39,6 +39,7 @@ async def run_job(input_descriptor: int, output_descriptor: int) -> None:
         signer = Signer(access.access_key, access.secret_key, access.region)
         store = S3Client(access.address, signer, SYSTEM)
         runner = Runner(spec, store, SYSTEM, writer.tell)
+        store.on_wait(runner.note_wait)
         listening = asyncio.create_task(_listen(lines, runner))
         closing = asyncio.create_task(_close_idle(runner, store, SYSTEM))
         running = asyncio.create_task(runner.run())

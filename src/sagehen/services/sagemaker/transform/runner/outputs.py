@@ -1,8 +1,6 @@
 """Writes outputs, large ones in parts. Each becomes visible as a whole."""
 
 import asyncio
-import logging
-from collections.abc import Callable
 from contextlib import suppress
 
 from sagehen.base.errors import SagehenError
@@ -10,11 +8,8 @@ from sagehen.frame.s3_client import MAX_PART_NUMBER, S3Error
 from sagehen.frame.s3_locations import Location
 from sagehen.services.sagemaker.transform.runner.errors import JobError, ObjectError
 from sagehen.services.sagemaker.transform.runner.store import ObjectStore
-from sagehen.services.sagemaker.transform.runner_messages import UploadBegun, UploadEnded
 
 __all__ = ["Output", "Outputs"]
-
-log = logging.getLogger(__name__)
 
 PART_BYTES = 8 * 2**20
 PARTS_OF_ONE_SIZE = 1000
@@ -25,14 +20,12 @@ _FATAL_CODES = frozenset({"NoSuchBucket", "AccessDenied", "InvalidAccessKeyId"})
 class Outputs:
     """Makes the outputs of a job.
 
-    `tell`: sends a message to control, before anything that could need it later.
+    `owner`: of multipart uploads, by which control finds those that a runner has left.
     """
 
-    def __init__(
-        self, store: ObjectStore, tell: Callable[[UploadBegun | UploadEnded], None]
-    ) -> None:
+    def __init__(self, store: ObjectStore, owner: str) -> None:
         self.store = store
-        self.tell = tell
+        self.owner = owner
         self._open: set[Output] = set()
 
     def open(self, location: Location, content_type: str | None = None) -> "Output":
@@ -42,17 +35,6 @@ class Outputs:
 
     def closed(self, output: "Output") -> None:
         self._open.discard(output)
-
-    async def abort_uploads(self, uploads: tuple[UploadBegun, ...]) -> None:
-        """Aborts what earlier runners have left. Raises Unavailable."""
-        for upload in uploads:
-            try:
-                await self.store.abort_upload(upload.bucket, upload.key, upload.upload_id)
-            except S3Error as error:
-                if error.code != "NoSuchBucket":
-                    log.warning("An upload is left to be aborted later: %s", error)
-                    continue
-            self.tell(UploadEnded(upload_id=upload.upload_id))
 
     async def abort_all(self) -> None:
         for output in list(self._open):
@@ -96,7 +78,6 @@ class Output:
                     await self._send_part()
                 await self._await_part()
                 await self._store.complete_upload(bucket, key, self._upload_id, self._etags)
-                self._outputs.tell(UploadEnded(upload_id=self._upload_id))
                 self._upload_id = None
         except S3Error as error:
             raise self._refused(error) from error
@@ -104,8 +85,7 @@ class Output:
         self._outputs.closed(self)
 
     async def abort(self) -> None:
-        """Leaves nothing in the store. An upload that cannot be aborted now is left to the next
-        runner."""
+        """Leaves nothing in the store. An upload that cannot be aborted now is left to control."""
         self._outputs.closed(self)
         self._pieces.clear()
         if self._sending is not None:
@@ -116,7 +96,6 @@ class Output:
             bucket, key = self._location.bucket, self._location.key
             with suppress(SagehenError, OSError):
                 await self._store.abort_upload(bucket, key, self._upload_id)
-                self._outputs.tell(UploadEnded(upload_id=self._upload_id))
 
     @property
     def _part_bytes(self) -> int:
@@ -126,9 +105,9 @@ class Output:
         bucket, key = self._location.bucket, self._location.key
         try:
             if self._upload_id is None:
-                upload_id = await self._store.create_upload(bucket, key, self._content_type)
-                self._upload_id = upload_id
-                self._outputs.tell(UploadBegun(bucket=bucket, key=key, upload_id=upload_id))
+                self._upload_id = await self._store.create_upload(
+                    bucket, key, self._content_type, self._outputs.owner
+                )
             await self._await_part()
         except S3Error as error:
             raise self._refused(error) from error

@@ -102,7 +102,7 @@ class Runner:
         self._window = Window()
         self._ask_parameters = ask_parameters
         self.instances = Instances(clock, self._prepare, connect)
-        self.outputs = Outputs(store, tell)
+        self.outputs = Outputs(store, spec.job_id)
         if self._settings is not None:
             self._settings_known.set()
 
@@ -110,7 +110,6 @@ class Runner:
         """Returns the last message. Raises Unavailable if S3 is away for too long."""
         telling = asyncio.create_task(self._reports.keep_telling(self._clock))
         try:
-            await self.outputs.abort_uploads(self._spec.uploads)
             ended = await self._run()
         except (JobError, Invalid) as error:
             ended = RunnerEnded(error=getattr(error, "error", "ClientError"), message=str(error))
@@ -121,6 +120,10 @@ class Runner:
             await asyncio.gather(*self._running, return_exceptions=True)
         self._reports.flush()
         return ended
+
+    def note_wait(self, reason: str) -> None:
+        """Tells in the data-log why nothing goes on: the disk may be full."""
+        self._reports.log(f"The job waits for S3: {reason}")
 
     async def _run(self) -> RunnerEnded:
         tolerance = self._tolerance()

@@ -22,7 +22,7 @@ class ObjectStore(Protocol):
     ) -> None: ...
 
     async def create_upload(
-        self, bucket: str, key: str, content_type: str | None = None
+        self, bucket: str, key: str, content_type: str | None = None, owner: str | None = None
     ) -> str: ...
 
     async def upload_part(

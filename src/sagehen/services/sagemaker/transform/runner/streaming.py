@@ -43,6 +43,10 @@ NO_PIPELINES = (
     "MaxPayloadInMB 0 streams whole objects through one container, and this model is a pipeline of "
     "several. Set MaxPayloadInMB to at most 100."
 )
+TOO_LARGE = (
+    "The container takes no body of this size. Let the job send parts of the object (SplitType, "
+    "and MaxPayloadInMB above 0), or raise the container's limit by the model's variables."
+)
 HELD_BYTES = 2**20
 """of an answer in memory, before the container has to wait for S3"""
 
@@ -76,10 +80,11 @@ async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> 
     failed = 0
     try:
         await streams.retries.attempt(ask)
-    except BatchError as error:
+    except BatchError as caught:
+        error = _explained(caught)
         search = shared.batches.search
         if search is None or search.is_hopeless(Batch(b"", 1, 0)):
-            raise
+            raise error from caught
         search.found += 1
         await write_errors(shared, item, (FailedRecord(0, error),))
         failed = 1
@@ -88,6 +93,15 @@ async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> 
         shared.reports.sized(size)
     shared.reports.answered(1)
     return ObjectResult(size, 1, failed)
+
+
+def _explained(error: BatchError) -> BatchError:
+    """A stream says no length first, so that the container finds too late that it is too long."""
+    if error.status != 413:
+        return error
+    return BatchError(
+        error.error, f"{error}\n{TOO_LARGE}", error.status, f"{error.reason} {TOO_LARGE}"
+    )
 
 
 class _Attempt:

@@ -9,7 +9,7 @@ import pytest
 from sagehen.base.errors import Unavailable
 from sagehen.containers.modelserver.adapters.shared.model_file import ModelFileError
 from sagehen.containers.modelserver.adapters.shared.recordio import write_recordio
-from sagehen.containers.modelserver.adapters.xgboost import files
+from sagehen.containers.modelserver.adapters.xgboost import files, library
 from sagehen.containers.modelserver.adapters.xgboost.adapter import adapter
 from sagehen.containers.modelserver.adapters.xgboost.library import (
     BoosterError,
@@ -350,3 +350,35 @@ def test_without_xgboost_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "xgboost", None)
     with pytest.raises(Unavailable, match=r"pip install 'xgboost-cpu>="):
         find_library()
+
+
+@pytest.mark.parametrize(
+    ("variables", "threads"),
+    [
+        ({}, [1]),
+        ({"OMP_NUM_THREADS": "2"}, [1]),
+        ({"SAGEMAKER_BATCH": "true"}, [1, 3, 1]),
+        ({"SAGEMAKER_BATCH": "true", "OMP_NUM_THREADS": "2"}, [1, 2, 1]),
+        ({"SAGEMAKER_BATCH": "true", "OMP_NUM_THREADS": "1"}, [1]),
+    ],
+)
+def test_all_cores_predict_many_rows_of_a_transform_job(
+    regressor, put_model, load, base_dir, rows, as_csv, monkeypatch, variables, threads
+):
+    put_model(base_dir / "model", regressor)
+    monkeypatch.setattr(library, "MANY_ROWS", 30)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2})
+    chosen = []
+    call = Library.call
+
+    def note(self, name, *arguments):
+        if name == "XGBoosterSetParam":
+            chosen.append(int(arguments[2]))
+        call(self, name, *arguments)
+
+    monkeypatch.setattr(Library, "call", note)
+    model = load(**variables)
+    many = np.tile(rows[:10], (4, 1))
+    for part in (rows[:1], many, many, rows[:2]):
+        assert scores(model, as_csv(part)) == expected(regressor, part)
+    assert chosen == threads

@@ -4,9 +4,9 @@ import pytest
 
 from sagehen.base.errors import Conflict, NotFound, Unavailable
 from sagehen.frame.job_specs import JobOutcome, StopRequest
+from sagehen.services.sagemaker.job_tables import JobStatus
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.records import (
-    JobStatus,
     SecondaryStatus,
     TrainingJobRecord,
     Transition,

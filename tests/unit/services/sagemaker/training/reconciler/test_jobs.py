@@ -10,9 +10,10 @@ from sagehen.frame import tags
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.job_specs import JobMetric, JobOutcome
 from sagehen.services.monitoring.cloudwatch.sample_store import SAMPLES, SERIES
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.operations import stop_training_job_row
-from sagehen.services.sagemaker.training.records import JobStage, JobStatus, SecondaryStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 from sagehen.state import leases
 from sagehen.state.leases import LeaseLost
 from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job

@@ -9,12 +9,13 @@ import pytest
 from sagehen.base.errors import Conflict, NotFound, Unavailable
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.job_specs import JobOutcome
+from sagehen.services.sagemaker.job_tables import JobStatus
 from sagehen.services.sagemaker.training import store as training_jobs
 from sagehen.services.sagemaker.training.operations import stop_training_job_row
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
-from sagehen.services.sagemaker.training.records import JobStatus, SecondaryStatus
+from sagehen.services.sagemaker.training.records import SecondaryStatus
 from support.training_jobs import JobAgent, report_of, spot, waiting_job
 
 ARNS = ArnMaker("000000000000", "us-east-1")

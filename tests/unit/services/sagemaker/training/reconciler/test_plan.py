@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.frame.job_specs import JobMetric, JobOutcome, JobPhase, JobReport, PhaseChange
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.training.reconciler.plan import (
     AttemptFacts,
     AttemptPresence,
@@ -13,12 +14,7 @@ from sagehen.services.sagemaker.training.reconciler.plan import (
     give_up,
     plan_job,
 )
-from sagehen.services.sagemaker.training.records import (
-    JobStage,
-    JobStatus,
-    SecondaryStatus,
-    TrainingJobRecord,
-)
+from sagehen.services.sagemaker.training.records import SecondaryStatus, TrainingJobRecord
 from sagehen.services.sagemaker.training.status import JobUpdate
 from support.training_jobs import BEGAN, report_of, running_job, spot, waiting_job
 

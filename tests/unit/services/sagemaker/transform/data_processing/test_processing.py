@@ -369,6 +369,7 @@ class TestJson:
 
 class TestRunnerSpec:
     SPEC: ClassVar = {
+        "job_id": "0" * 32,
         "job_name": "job",
         "job_arn": "arn:aws:sagemaker:us-east-1:000000000000:transform-job/job",
         "s3": S3Access(address="unix:/nowhere", access_key="a", secret_key="s", region="r"),

@@ -4,8 +4,8 @@ import pytest
 
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.container_specs import InstanceState
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.transform import store as transform_jobs
-from sagehen.services.sagemaker.transform.job_records import TransformStage, TransformStatus
 from sagehen.services.sagemaker.transform.reconciler import jobs as jobs_module
 from sagehen.services.sagemaker.transform.reconciler.jobs import TransformPass
 from sagehen.services.sagemaker.transform.reconciler.plan import RunnerFacts, instance_ids
@@ -74,14 +74,14 @@ def test_the_oldest_are_begun_as_many_as_may_run(passes):
     requests = passes.take()
     assert [spec.endpoint_name for spec in requests.start] == ["j0", "j1"]
     stages = [passes.get(f"j{n}").stage for n in range(3)]
-    assert stages == [TransformStage.ACTIVE, TransformStage.ACTIVE, TransformStage.WAITING]
+    assert stages == [JobStage.ACTIVE, JobStage.ACTIVE, JobStage.WAITING]
     assert passes.events == []
 
 
 def test_none_is_begun_while_there_is_no_agent(passes):
     passes.insert(waiting_transform())
     assert passes.take(away=True).start == ()
-    assert passes.get().stage is TransformStage.WAITING
+    assert passes.get().stage is JobStage.WAITING
 
 
 def test_where_one_ends_its_instances_stop_and_the_next_begins(passes):
@@ -90,7 +90,7 @@ def test_where_one_ends_its_instances_stop_and_the_next_begins(passes):
     job = passes.get("j0")
     reports = reports_of(job, SERVES)
     requests = passes.take(reports, {"idj0": RunnerFacts(messages=(RunnerEnded(),))})
-    assert passes.get("j0").status is TransformStatus.COMPLETED
+    assert passes.get("j0").status is JobStatus.COMPLETED
     assert requests.stop == tuple(instance_ids(job))
     assert [event.detail["TransformJobStatus"] for event in passes.events] == ["Completed"]
     requests = passes.take(reports_of(job, InstanceState.STOPPING))
@@ -109,7 +109,7 @@ def test_progress_is_written_and_a_job_without_news_is_not(passes, monkeypatch):
 
 
 def test_an_instance_of_no_job_is_stopped(passes):
-    passes.insert(waiting_transform("gone", stage=TransformStage.ENDED))
+    passes.insert(waiting_transform("gone", stage=JobStage.ENDED))
     requests = passes.take(reports_of(passes.get("gone"), SERVES))
     assert requests.stop == tuple(instance_ids(passes.get("gone")))
     assert not requests.settled
@@ -118,7 +118,7 @@ def test_an_instance_of_no_job_is_stopped(passes):
 def test_a_job_that_waits_is_stopped_also_without_an_agent(passes):
     passes.insert(request_stop(waiting_transform(), BEGAN + 1))
     passes.take(away=True)
-    assert passes.get().status is TransformStatus.STOPPED
+    assert passes.get().status is JobStatus.STOPPED
     assert [event.detail["TransformJobStatus"] for event in passes.events] == ["Stopped"]
 
 

@@ -9,13 +9,9 @@ from sagehen.frame.arns import ArnMaker
 from sagehen.frame.container_specs import InstanceOwner, InstanceState
 from sagehen.services.s3.storage.local import LocalObjectStore
 from sagehen.services.s3.storage.records import Attributes
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.services.sagemaker.transform.data_log import DataLog
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformProgress,
-    TransformStage,
-    TransformStatus,
-)
 from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
 from sagehen.services.sagemaker.transform.reconciler.plan import (
     MAX_RUNNER_DEATHS,
@@ -23,11 +19,11 @@ from sagehen.services.sagemaker.transform.reconciler.plan import (
     instance_ids,
 )
 from sagehen.services.sagemaker.transform.runner_messages import (
+    Done,
     FailedObject,
     RunnerEnded,
     RunnerLog,
     RunnerSettings,
-    UploadBegun,
 )
 from sagehen.services.sagemaker.transform.status import request_stop
 from sagehen.state import leases
@@ -107,9 +103,35 @@ async def test_a_job_from_its_creation_to_its_end(control):
         assert {instance.instance_id for instance in runner.instances} == {*instance_ids(job)}
         assert (runner.spec.job_name, runner.spec.s3) == ("job", S3)
         runner.say(done("a", through="a"), RunnerEnded())
-        await control.until(lambda: control.status() is TransformStatus.COMPLETED)
+        await control.until(lambda: control.status() is JobStatus.COMPLETED)
         await control.until(lambda: not control.agent.states)
         assert runner.killed
+
+
+async def test_a_runner_starts_with_the_instances_and_gets_its_job_when_they_serve(control):
+    control.agent.starts_at_once = False
+    async with control.running():
+        control.insert(waiting_transform())
+        await control.until(lambda: control.agent.states and control.runners)
+        assert (control.runners[0].spec, control.runners[0].instances) == (None, ())
+        control.clock.advance(5)
+        control.agent.set(instance_ids(control.get())[0], InstanceState.IN_SERVICE)
+        runner = await control.runner()
+        await control.until(lambda: runner.instances)
+        assert runner.spec.started_at == control.get().started_at == control.clock.now()
+
+
+async def test_stop_does_not_wait_for_a_runner_without_a_job(control):
+    control.agent.starts_at_once = False
+    async with control.running():
+        control.insert(waiting_transform())
+        await control.until(lambda: control.runners)
+        with control.database.write() as connection:
+            job = transform_jobs.get_for_update(connection, "job")
+            transform_jobs.update(connection, request_stop(job, control.clock.now()))
+        await control.until(lambda: control.status() is JobStatus.STOPPED)
+        await control.until(lambda: control.runners[0].killed)
+        assert not control.runners[0].stopping
 
 
 async def test_the_next_runner_knows_what_is_done(control):
@@ -127,6 +149,17 @@ async def test_the_next_runner_knows_what_is_done(control):
         assert spec.settings == settings
 
 
+async def test_an_object_that_changes_no_count_is_done_too(control):
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+        runner.say(Done(keys=("empty",), records=0, input_bytes=0))
+        runner.die()
+        await control.until(lambda: control.loop.measured()["TransformRunnerRestarts"] == {(): 1})
+        control.clock.advance(1)
+        assert (await control.runner(2)).spec.done == ("empty",)
+
+
 async def test_runners_that_die_without_progress_fail_the_job(control):
     async with control.running():
         control.insert(waiting_transform())
@@ -137,7 +170,7 @@ async def test_runners_that_die_without_progress_fail_the_job(control):
                 lambda n=number: control.loop.measured()["TransformRunnerRestarts"] == {(): n}
             )
             control.clock.advance(11)
-        await control.until(lambda: control.status() is TransformStatus.FAILED)
+        await control.until(lambda: control.status() is JobStatus.FAILED)
         assert control.get().failure_reason.startswith("InternalServerError: ")
         await control.until(lambda: not control.agent.states)
 
@@ -150,10 +183,24 @@ async def test_stop_asks_the_runner_and_then_kills_it(control):
             job = transform_jobs.get_for_update(connection, "job")
             transform_jobs.update(connection, request_stop(job, control.clock.now()))
         await control.until(lambda: runner.stopping)
-        assert control.status() is TransformStatus.STOPPING
+        assert control.status() is JobStatus.STOPPING
         control.clock.advance(STOP_SECONDS + 1)
-        await control.until(lambda: control.status() is TransformStatus.STOPPED)
+        await control.until(lambda: control.status() is JobStatus.STOPPED)
         await control.until(lambda: runner.killed and not control.agent.states)
+
+
+async def test_a_runner_that_ends_as_it_was_asked_to_has_not_died(control, caplog):
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+        with control.database.write() as connection:
+            job = transform_jobs.get_for_update(connection, "job")
+            transform_jobs.update(connection, request_stop(job, control.clock.now()))
+        await control.until(lambda: runner.stopping)
+        runner.die()
+        await control.until(lambda: control.status() is JobStatus.STOPPED)
+        assert control.loop.measured()["TransformRunnerRestarts"] == {(): 0}
+        assert "died" not in caplog.text
 
 
 async def test_a_lost_instance_is_put_again_and_the_runner_hears_of_it(control):
@@ -187,7 +234,7 @@ async def test_what_the_agent_refuses_is_the_reason(control):
     control.agent.refuses = True
     async with control.running():
         control.insert(waiting_transform())
-        await control.until(lambda: control.status() is TransformStatus.FAILED)
+        await control.until(lambda: control.status() is JobStatus.FAILED)
         assert control.get().failure_reason == "No such thing as a refused instance."
 
 
@@ -202,35 +249,88 @@ async def test_a_control_without_the_lease_ends_what_it_runs(control):
         await control.until(lambda: runner.killed)
         control.clock.advance(5)
         await control.until(lambda: not control.agent.states)
-        assert control.status() is TransformStatus.IN_PROGRESS
+        assert control.status() is JobStatus.IN_PROGRESS
+
+
+JOB_ID = "0123456789abcdef" * 2
+
+
+class Uploads:
+    """Multipart uploads of this job and of others."""
+
+    def __init__(self, control):
+        objects = LocalObjectStore(control.database, control.home.objects, control.clock)
+        objects.create_bucket("bucket")
+        self._uploads = objects.uploads
+        self.begin("of-nobody", None)
+        self.begin("of-an-unknown-job", "f" * 32)
+
+    def begin(self, key="out/large", owner=JOB_ID):
+        self._uploads.create("bucket", key, Attributes(), owner=owner)
+
+    @property
+    def are_of_others(self):
+        left = {upload.key for upload in self._uploads.list_page("bucket", "", ("", ""), 9)}
+        return left == {"of-nobody", "of-an-unknown-job"}
+
+
+@pytest.fixture
+def uploads(control):
+    return Uploads(control)
+
+
+async def test_the_next_runner_starts_without_the_uploads_of_the_one_before(control, uploads):
+    async with control.running():
+        control.insert(waiting_transform(job_id=JOB_ID))
+        runner = await control.runner()
+        uploads.begin()  # nobody was told of it
+        runner.die()
+        await control.until(lambda: control.loop.measured()["TransformRunnerRestarts"] == {(): 1})
+        control.clock.advance(1)
+        await control.runner(2)
+        assert uploads.are_of_others
 
 
 @pytest.mark.parametrize("control_is_killed", [False, True])
-async def test_uploads_of_a_runner_that_was_killed_end_with_the_job(control, control_is_killed):
-    objects = LocalObjectStore(control.database, control.home.objects, control.clock)
-    objects.create_bucket("bucket")
-    left = objects.uploads.create("bucket", "out/large", Attributes())
-    begun = UploadBegun(bucket="bucket", key="out/large", upload_id=left.upload_id)
-    gone = UploadBegun(bucket="bucket", key="out/gone", upload_id="gone")
+async def test_uploads_of_a_runner_that_was_killed_end_with_the_job(
+    control, uploads, control_is_killed
+):
     if control_is_killed:
-        ended = waiting_transform(stage=TransformStage.ENDED, status=TransformStatus.STOPPED)
-        control.insert(ended)
-        with control.database.write() as connection:
-            progress = TransformProgress(job_id=ended.job_id, uploads=(gone, begun))
-            transform_jobs.save_progress(connection, progress)
+        ended = {"stage": JobStage.ENDED, "status": JobStatus.STOPPED}
+        control.insert(waiting_transform(job_id=JOB_ID, **ended))
+        uploads.begin()
     async with control.running():
         if not control_is_killed:
-            control.insert(waiting_transform())
+            control.insert(waiting_transform(job_id=JOB_ID))
             runner = await control.runner()
             await control.until(lambda: not control.loop._left_uploads.may_exist)
-            runner.say(gone, begun, RunnerEnded(error="ClientError"))
-        await control.until(lambda: control.get().status.is_final and not left_by(control))
-    assert objects.uploads.list_page("bucket", "", ("", ""), 9) == []
+            uploads.begin()
+            runner.say(RunnerEnded(error="ClientError"))
+        await control.until(lambda: control.get().status.is_final and uploads.are_of_others)
 
 
-def left_by(control):
-    with control.database.read() as connection:
-        return transform_jobs.progress_with_uploads(connection)
+async def test_the_next_runner_knows_which_objects_failed_if_the_job_captures_data(control):
+    capture = {"DestinationS3Uri": "s3://bucket/capture"}
+    async with control.running():
+        control.insert(
+            waiting_transform(DataCaptureConfig=capture), waiting_transform("no-capture")
+        )
+        await control.until(lambda: len(control.runners) == 2)
+        for number, runner in enumerate(list(control.runners), 1):
+            runner.say(FailedObject(key="many/a", error="ClientError", message="400"))
+            runner.die()
+            await control.until(
+                lambda n=number: control.loop.measured()["TransformRunnerRestarts"] == {(): n}
+            )
+        control.clock.advance(1)
+        await control.until(lambda: len(control.runners) == 4 and control.runners[-1].spec)
+        failed = {runner.spec.job_name: runner.spec.failed for runner in control.runners[2:]}
+        assert failed == {"job": ("many/a",), "no-capture": ()}
+        for runner in control.runners[2:]:
+            runner.say(RunnerEnded())
+        await control.until(lambda: control.get().status.is_final)
+        with control.database.read() as connection:
+            assert transform_jobs.finished_objects(connection, "idjob") == {}
 
 
 async def test_nothing_runs_on_when_the_loop_ends(control):

@@ -5,11 +5,8 @@ import pytest
 
 from sagehen.frame.container_specs import InstanceOwner, InstanceState
 from sagehen.services.sagemaker.hosting.reconciler.plan import Retry
-from sagehen.services.sagemaker.transform.job_records import (
-    TransformProgress,
-    TransformStage,
-    TransformStatus,
-)
+from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
+from sagehen.services.sagemaker.transform.job_records import TransformProgress
 from sagehen.services.sagemaker.transform.reconciler.plan import (
     MAX_INSTANCE_RETRIES,
     MAX_RUNNER_DEATHS,
@@ -47,13 +44,15 @@ def running(*messages, deaths=0):
     return RunnerFacts(is_running=True, messages=messages, deaths=deaths)
 
 
-def test_all_instances_are_asked_for_and_no_runner_yet():
+def test_all_instances_are_asked_for_and_a_runner_waits_for_them():
     job = active_transform(instances=2)
     step = plan(job)
     assert [spec.instance_id for spec in step.start] == instance_ids(job)
     assert {spec.owner for spec in step.start} == {InstanceOwner.TRANSFORM_JOB}
     assert step.start[0].containers == job.containers
-    assert (step.runner, step.job) == (RunnerAction.KEEP, job)
+    assert (step.runner, step.job) == (RunnerAction.PREPARE, job)
+    assert plan(job, STARTS, STARTS).runner is RunnerAction.PREPARE
+    assert plan(job, away=True).runner is RunnerAction.KEEP
 
 
 def test_ids_are_the_job_s_own_and_the_same_each_time():
@@ -90,8 +89,8 @@ def test_lost_and_stopping_instances_are_asked_for_again():
 
 def test_an_instance_that_never_served_fails_the_job_with_its_reason():
     step = plan(active_transform(instances=2), STARTS, FAILED, reason="It does not load.")
-    assert step.job.status is TransformStatus.FAILED
-    assert step.job.stage is TransformStage.ENDED
+    assert step.job.status is JobStatus.FAILED
+    assert step.job.stage is JobStage.ENDED
     assert step.job.failure_reason == "It does not load."
     assert step.runner is RunnerAction.REMOVE
 
@@ -115,11 +114,11 @@ def test_a_job_whose_instances_all_fail_again_and_again_fails():
     hopeless = dict.fromkeys(instance_ids(job), Retry(attempts=MAX_INSTANCE_RETRIES, at=NOW + 1))
     ended = plan(job, FAILED, FAILED, retries=hopeless, reason="Out of memory.")
     assert ended.job.failure_reason == "Out of memory."
-    assert plan(job, SERVES, FAILED, retries=hopeless).job.status is TransformStatus.IN_PROGRESS
-    assert plan(job, STARTS, FAILED, retries=hopeless).job.status is TransformStatus.IN_PROGRESS
+    assert plan(job, SERVES, FAILED, retries=hopeless).job.status is JobStatus.IN_PROGRESS
+    assert plan(job, STARTS, FAILED, retries=hopeless).job.status is JobStatus.IN_PROGRESS
     (some, *_) = instance_ids(job)
     few = {**hopeless, some: Retry(attempts=1, at=NOW + 1)}
-    assert plan(job, FAILED, FAILED, retries=few).job.status is TransformStatus.IN_PROGRESS
+    assert plan(job, FAILED, FAILED, retries=few).job.status is JobStatus.IN_PROGRESS
 
 
 def test_what_a_runner_tells_is_added_up_before_anything_else():
@@ -127,31 +126,31 @@ def test_what_a_runner_tells_is_added_up_before_anything_else():
     assert step.progress.done_through == "a"
     step = plan(active_transform(), FAILED, runner=running(done("a", through="a")))
     assert step.progress.done_through == "a"
-    assert step.job.status is TransformStatus.FAILED
+    assert step.job.status is JobStatus.FAILED
 
 
 @pytest.mark.parametrize(
     ("messages", "status", "reason"),
     [
-        ([RunnerEnded()], TransformStatus.COMPLETED, None),
+        ([RunnerEnded()], JobStatus.COMPLETED, None),
         (
             [RunnerEnded(error="AlgorithmError")],
-            TransformStatus.FAILED,
+            JobStatus.FAILED,
             "AlgorithmError: See job logs for more information",
         ),
         (
             [RunnerEnded(error="ClientError", message="The manifest is broken.")],
-            TransformStatus.FAILED,
+            JobStatus.FAILED,
             "ClientError: The manifest is broken.",
         ),
         (
             [FailedObject(key="k", error="ClientError", message="400"), RunnerEnded()],
-            TransformStatus.FAILED,
+            JobStatus.FAILED,
             "ClientError: See job logs for more information",
         ),
         (
             [RunnerEnded(error="InternalServerError")],
-            TransformStatus.FAILED,
+            JobStatus.FAILED,
             "InternalServerError: We encountered an internal error.  Please try again.",
         ),
     ],
@@ -163,17 +162,9 @@ def test_the_runner_s_last_message_ends_the_job(messages, status, reason):
 
 
 def test_an_object_that_failed_with_an_earlier_runner_is_not_forgotten():
-    progress = TransformProgress(job_id="idjob", failed=("k",), failed_error="AlgorithmError")
+    progress = TransformProgress(job_id="idjob", failed_objects=1, failed_error="AlgorithmError")
     step = plan(active_transform(**STARTED), runner=running(RunnerEnded()), progress=progress)
     assert step.job.failure_reason == "AlgorithmError: See job logs for more information"
-
-
-def test_keys_of_failed_objects_are_kept_for_data_capture_only():
-    message = FailedObject(key="k", error="ClientError", message="400")
-    capture = {"DataCaptureConfig": {"DestinationS3Uri": "s3://bucket/capture"}}
-    for members, failed in (({}, ()), (capture, ("k",))):
-        step = plan(active_transform(**STARTED, **members), runner=running(message))
-        assert (step.progress.failed_objects, step.progress.failed) == (1, failed)
 
 
 def test_runners_that_die_again_and_again_fail_the_job():
@@ -189,7 +180,7 @@ class TestStopping:
 
     def test_the_runner_is_asked_first(self):
         step = plan(self.JOB, SERVES, runner=running())
-        assert (step.runner, step.job.status) == (RunnerAction.STOP, TransformStatus.STOPPING)
+        assert (step.runner, step.job.status) == (RunnerAction.STOP, JobStatus.STOPPING)
         assert step.wake_at == NOW - 1 + STOP_SECONDS
         assert step.start == ()
 
@@ -198,13 +189,13 @@ class TestStopping:
     )
     def test_without_a_runner_the_job_is_stopped_at_once(self, runner):
         step = plan(self.JOB, away=True, runner=runner)
-        assert (step.runner, step.job.status) == (RunnerAction.REMOVE, TransformStatus.STOPPED)
+        assert (step.runner, step.job.status) == (RunnerAction.REMOVE, JobStatus.STOPPED)
         assert step.job.failure_reason is None
 
     @pytest.mark.parametrize("asked_at", [NOW - STOP_SECONDS, NOW + 999])
     def test_a_runner_that_does_not_end_is_killed_also_when_the_clock_was_set_back(self, asked_at):
         job = msgspec.structs.replace(self.JOB, stop_requested_at=asked_at)
-        assert plan(job, SERVES, runner=running()).job.status is TransformStatus.STOPPED
+        assert plan(job, SERVES, runner=running()).job.status is JobStatus.STOPPED
 
     def test_what_was_done_until_then_is_kept(self):
         step = plan(self.JOB, SERVES, runner=running(done("a", through="a")))

@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sagehen.services.sagemaker.transform.runner import reading
+from sagehen.services.sagemaker.transform.runner.streaming import TOO_LARGE
 from sagehen.services.sagemaker.transform.runner_messages import (
     Done,
     FailedObject,
     InstanceAddress,
     Progress,
     RunnerEnded,
+    RunnerLog,
 )
 from support.transform_runs import Container, MemoryStore, TransformRun, make_spec
 
@@ -146,6 +148,7 @@ async def test_a_refusal_before_the_body_is_read_is_heard(
 
     assert await run(job, refuse) == RunnerEnded(error="ClientError")
     assert job.of(FailedObject)[0].message == "ClientError: 413"
+    assert job.of(RunnerLog)[-1].line.endswith(TOO_LARGE)
     assert store.outputs() == {}
 
 
