@@ -28,10 +28,11 @@ from typing import Any, NamedTuple
 from frame import heading, keep, options, some
 from house import make_model
 from machine import describe_machine
-from sagehen.app.commands.scaling import read_policy
-from sagehen.services.autoscaling.simulation import Simulation, simulate
 from sides import ROLE, Server, Side, deploy, server
 from soak import Offers
+
+from sagehen.app.commands.scaling import read_policy
+from sagehen.services.autoscaling.simulation import Simulation, simulate
 
 PARTS = ["step", "day"]
 CALM_RATE, STEP_RATE = 10.0, 400.0
