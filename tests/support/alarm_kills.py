@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, event
 
-from sagehen.app.roles.control_services import Alarms
+from sagehen.app.roles.control_services import AlarmParts
 from sagehen.base.settings import Settings
 from sagehen.frame import tags
 from sagehen.services.monitoring.alarms.actions import PolicyTrigger
@@ -28,9 +28,9 @@ INVOKED = "invoked"
 """the ARN under which calls of scaling policies are written, as tags"""
 
 
-def alarms_over(database: Database) -> Alarms:
+def alarms_over(database: Database) -> AlarmParts:
     """Control's alarms, with a scaling policy that writes a row for each call."""
-    return Alarms(Settings(), database, "me", _invoke)
+    return AlarmParts(Settings(), database, "me", _invoke)
 
 
 def _invoke(connection: Connection, trigger: PolicyTrigger, now: datetime) -> None:

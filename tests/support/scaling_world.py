@@ -13,7 +13,7 @@ from botocore import xform_name
 
 from sagehen.app.api.application import OPERATIONS
 from sagehen.app.roles.control_scaling import Scaling
-from sagehen.app.roles.control_services import Alarms
+from sagehen.app.roles.control_services import AlarmParts
 from sagehen.frame.context import RequestContext
 from sagehen.frame.statistics import Series, of_values
 from sagehen.services.monitoring.cloudwatch.sample_store import add
@@ -44,7 +44,7 @@ class ScalingWorld:
     def restart(self) -> None:
         """All objects anew, as after a kill of control."""
         settings = self.server.settings
-        self._alarms = Alarms(
+        self._alarms = AlarmParts(
             settings, self.database, "here", lambda *called: self._scaling.invoke(*called)
         )
         arns = self._make_plain_call().arns

@@ -19,10 +19,10 @@ from sagehen.app.api.own_paths import OwnPaths
 from sagehen.app.offline_results import StoreBuilder
 from sagehen.app.roles.common import Start, run, serve_on, start_role
 from sagehen.app.roles.control_scaling import Scaling
-from sagehen.app.roles.control_services import Alarms, Inference, Notices
+from sagehen.app.roles.control_services import AlarmParts, Inference, Notices
 from sagehen.base.clock import SYSTEM
 from sagehen.base.concurrency import in_thread
-from sagehen.base.credentials import load_credentials, load_token
+from sagehen.base.credentials import Credentials, load_credentials, load_token
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.asgi import BodyBudget
 from sagehen.frame.context import RequestContext
@@ -44,7 +44,7 @@ from sagehen.services.sagemaker.async_inference.invocations import AsyncInvocati
 from sagehen.services.sagemaker.async_inference.metrics import backlogs
 from sagehen.services.sagemaker.async_inference.own_paths import AsyncPaths
 from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
-from sagehen.services.sagemaker.hosting.demand import Demand
+from sagehen.services.sagemaker.hosting.demand import CallDemand
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.services.sagemaker.hosting.own_paths import start_route
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import OnDemand
@@ -90,13 +90,13 @@ class _Control:
         )
         builder = StoreBuilder(settings)
         self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
-        self._demand = Demand(SYSTEM, settings.serverless_idle_seconds)
+        self._demand = CallDemand(SYSTEM, settings.serverless_idle_seconds)
         self._loop = self._make_loop(start, holder, recorder)
         self._demand.hint = self._loop.hint
         self._builds.on_change = self._loop.hint
         self._dispatcher.on_idle = self._loop.hint
         self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
-        self._alarms = Alarms(settings, self._database, holder, self._invoke_policy)
+        self._alarms = AlarmParts(settings, self._database, holder, self._invoke_policy)
         self._scaling = Scaling(
             self._database,
             ArnMaker.of(settings),
@@ -107,17 +107,7 @@ class _Control:
             self._loop.hint,
         )
         self._observations = Observations(SYSTEM)
-        self._sampler = Sampler(
-            settings,
-            self._database,
-            recorder,
-            self._observations,
-            self._agent,
-            SYSTEM,
-            holder,
-            backlogs,
-            self._serverless_limits,
-        )
+        self._sampler = self._make_sampler(recorder, holder)
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
         bounds = (self._site, self._bodies)
@@ -125,24 +115,7 @@ class _Control:
         self.inference = Inference(settings, *store, *bounds)
         self._jobs = self._make_job_loop(holder)
         keys = load_credentials(start.home.credentials)
-        s3 = S3Access(
-            address=f"unix:{start.home.control_socket}",
-            access_key=keys.access_key,
-            secret_key=keys.secret_key,
-            region=settings.region,
-        )
-        self._transforms = TransformLoop(
-            self._database,
-            self._agent,
-            SYSTEM,
-            holder,
-            ArnMaker.of(settings),
-            settings,
-            objects=self.objects,
-            data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
-            runner_command=_runner_command,
-            s3=s3,
-        )
+        self._transforms = self._make_transform_loop(start, keys, holder)
         self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
@@ -177,6 +150,39 @@ class _Control:
             name: ServerlessLimits(plan.max_concurrency, plan.provisioned_concurrency or 0)
             for name, plan in self._demand.serverless.items()
         }
+
+    def _make_sampler(self, recorder: Recorder, holder: str) -> Sampler:
+        return Sampler(
+            self._settings,
+            self._database,
+            recorder,
+            self._observations,
+            self._agent,
+            SYSTEM,
+            holder,
+            backlogs,
+            self._serverless_limits,
+        )
+
+    def _make_transform_loop(self, start: Start, keys: Credentials, holder: str) -> TransformLoop:
+        settings = self._settings
+        return TransformLoop(
+            self._database,
+            self._agent,
+            SYSTEM,
+            holder,
+            ArnMaker.of(settings),
+            settings,
+            objects=self.objects,
+            data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
+            runner_command=_runner_command,
+            s3=S3Access(
+                address=f"unix:{start.home.control_socket}",
+                access_key=keys.access_key,
+                secret_key=keys.secret_key,
+                region=settings.region,
+            ),
+        )
 
     def _make_job_loop(self, holder: str) -> JobLoop:
         settings = self._settings

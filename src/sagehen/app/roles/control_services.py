@@ -60,10 +60,10 @@ from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
 from sagehen.state.leases import HeldLease
 
-__all__ = ["Alarms", "Inference", "Notices"]
+__all__ = ["AlarmParts", "Inference", "Notices"]
 
 
-class Alarms:
+class AlarmParts:
     """CloudWatch's alarms, and what they do to other services."""
 
     def __init__(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from sagehen.apply.resources.autoscaling import ScalableTargetKind, ScalingPolicyKind
-from sagehen.apply.resources.cloudwatch import AlarmKind
+from sagehen.apply.resources.cloudwatch import MetricAlarmKind
 from sagehen.apply.resources.events import RuleKind
 from sagehen.apply.resources.inference_services import InferenceServiceKind
 from sagehen.apply.resources.resource import ActualState, ResourceKind, comparable
@@ -17,7 +17,7 @@ __all__ = ["KINDS", "ActualState", "ResourceKind", "comparable"]
 KINDS: Mapping[str, ResourceKind] = {
     kind.type: kind
     for kind in (
-        AlarmKind(),
+        MetricAlarmKind(),
         BucketKind(),
         EndpointConfigKind(),
         EndpointKind(),

@@ -11,7 +11,7 @@ from sagehen.apply.client import Aws, Destination
 from sagehen.apply.resources.resource import ActualState, ResourceKind, tag_changes
 from sagehen.apply.template.schema import Read, members_of
 
-__all__ = ["AlarmKind"]
+__all__ = ["MetricAlarmKind"]
 
 
 @cache
@@ -19,7 +19,7 @@ def _model() -> ServiceModel:
     return botocore.session.get_session().get_service_model("cloudwatch")
 
 
-class AlarmKind(ResourceKind):
+class MetricAlarmKind(ResourceKind):
     """CloudFormation's properties are the members of PutMetricAlarm."""
 
     type = "AWS::CloudWatch::Alarm"

@@ -25,8 +25,8 @@ from sagehen.services.autoscaling.records import (
     ActivityRecord,
     ActivityStatus,
     PolicyRecord,
+    ScalableTargetRecord,
     TargetKey,
-    TargetRecord,
 )
 from sagehen.services.autoscaling.resources import (
     Alarms,
@@ -56,7 +56,7 @@ class Autoscaler:
     def change(
         self,
         connection: Connection,
-        target: TargetRecord,
+        target: ScalableTargetRecord,
         capacity: Capacity,
         desired: int,
         cause: str,
@@ -82,8 +82,8 @@ class Autoscaler:
         return activity
 
     def adjust(
-        self, connection: Connection, target: TargetRecord, capacity: Capacity, now: float
-    ) -> TargetRecord:
+        self, connection: Connection, target: ScalableTargetRecord, capacity: Capacity, now: float
+    ) -> ScalableTargetRecord:
         """Brings the desired count between the bounds; returns the target, which is not stored.
 
         While the resource takes no change, nothing happens: the loop adjusts it later.
@@ -139,7 +139,11 @@ class Autoscaler:
         return after
 
     def _report_maximum(
-        self, connection: Connection, target: TargetRecord, activity: ActivityRecord, now: float
+        self,
+        connection: Connection,
+        target: ScalableTargetRecord,
+        activity: ActivityRecord,
+        now: float,
     ) -> None:
         """Sends the event of a target that has been scaled out to its maximum: the only event that
         Application Auto Scaling has."""
@@ -162,7 +166,7 @@ class Autoscaler:
         }
         self._put_event(connection, ScalingEvent(now, detail))
 
-    def deregister(self, connection: Connection, target: TargetRecord, now: float) -> None:
+    def deregister(self, connection: Connection, target: ScalableTargetRecord, now: float) -> None:
         """Deletes a target with its policies, their alarms, its scheduled actions and tags."""
         for policy in store.policies_of(connection, target.target_id):
             self.delete_alarms(connection, policy, now)
@@ -181,7 +185,9 @@ class Autoscaler:
             self.alarms.delete(connection, [alarm.alarm_name for alarm in policy.alarms], now)
 
 
-def _after_scaling(target: TargetRecord, activity: ActivityRecord, now: float) -> TargetRecord:
+def _after_scaling(
+    target: ScalableTargetRecord, activity: ActivityRecord, now: float
+) -> ScalableTargetRecord:
     """Begins the cooldown: it counts from the end of an activity."""
     assert activity.desired is not None
     assert activity.capacity is not None

@@ -19,7 +19,7 @@ from sagehen.services.autoscaling.policies.facts import (
     ScalingFacts,
     read_configuration,
 )
-from sagehen.services.autoscaling.records import PolicyRecord, TargetRecord
+from sagehen.services.autoscaling.records import PolicyRecord, ScalableTargetRecord
 from sagehen.services.autoscaling.resources import AlarmCall, Capacity
 
 __all__ = ["BREACH_SECONDS", "PolicyInvocations", "gather_facts"]
@@ -72,7 +72,9 @@ class PolicyInvocations:
         self._act(connection, target, capacity, facts, decision)
         return None
 
-    def _locked_target(self, connection: Connection, target_id: str, now: float) -> TargetRecord:
+    def _locked_target(
+        self, connection: Connection, target_id: str, now: float
+    ) -> ScalableTargetRecord:
         target = store.target_by_id(connection, target_id)
         assert target is not None
         running = store.activities_in_progress(connection, target.key)
@@ -85,7 +87,7 @@ class PolicyInvocations:
     def _act(
         self,
         connection: Connection,
-        target: TargetRecord,
+        target: ScalableTargetRecord,
         capacity: Capacity,
         facts: ScalingFacts,
         decision: Decision,
@@ -122,7 +124,7 @@ def _bare(action_arn: str) -> str:
 
 
 def gather_facts(
-    target: TargetRecord,
+    target: ScalableTargetRecord,
     capacity: Capacity,
     acting: str,
     policies: Sequence[PolicyRecord],
@@ -154,7 +156,9 @@ def _facts_of(policy: PolicyRecord, now: float) -> PolicyFacts:
     )
 
 
-def _log(target: TargetRecord, capacity: Capacity, breach: Breach, decision: Decision) -> None:
+def _log(
+    target: ScalableTargetRecord, capacity: Capacity, breach: Breach, decision: Decision
+) -> None:
     extra = {
         "action": "scaling_decision",
         "resource": target.resource_id,

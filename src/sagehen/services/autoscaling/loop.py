@@ -10,7 +10,7 @@ from sagehen.frame.leased_loop import LeasedLoop
 from sagehen.services.autoscaling import store
 from sagehen.services.autoscaling.activities import HISTORY_SECONDS
 from sagehen.services.autoscaling.autoscaler import Autoscaler
-from sagehen.services.autoscaling.records import ScheduledActionRecord, TargetRecord
+from sagehen.services.autoscaling.records import ScalableTargetRecord, ScheduledActionRecord
 from sagehen.services.autoscaling.resources import Capacity
 from sagehen.services.autoscaling.scheduled_runs import run_action
 from sagehen.state.database import Database
@@ -94,7 +94,7 @@ class ScalingLoop(LeasedLoop):
             if capacity is not None and _needs_look(target, capacity):
                 self._adjust(target, now)
 
-    def _adjust(self, seen: TargetRecord, now: float) -> None:
+    def _adjust(self, seen: ScalableTargetRecord, now: float) -> None:
         with self._database.write() as connection:
             self._lease.lease.renew(connection, now)
             target = store.target_by_id(connection, seen.target_id)
@@ -119,5 +119,5 @@ class ScalingLoop(LeasedLoop):
             store.forget_ended_actions(connection, now - ENDED_ACTION_SECONDS)
 
 
-def _needs_look(target: TargetRecord, capacity: Capacity) -> bool:
+def _needs_look(target: ScalableTargetRecord, capacity: Capacity) -> bool:
     return target.adjusted_for != capacity.deployment and capacity.not_scalable is None

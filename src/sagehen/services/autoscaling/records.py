@@ -13,10 +13,10 @@ __all__ = [
     "ActivityStatus",
     "AlarmName",
     "PolicyRecord",
+    "ScalableTargetRecord",
     "ScheduledActionRecord",
     "Suspensions",
     "TargetKey",
-    "TargetRecord",
 ]
 
 NAMESPACE = "sagemaker"
@@ -40,7 +40,7 @@ class Suspensions(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     scheduled_scaling_suspended: bool = False
 
 
-class TargetRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ScalableTargetRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A scalable target."""
 
     target_id: str

@@ -15,8 +15,8 @@ from sagehen.services.autoscaling.records import (
     NAMESPACE,
     AlarmName,
     PolicyRecord,
+    ScalableTargetRecord,
     TargetKey,
-    TargetRecord,
 )
 from sagehen.services.autoscaling.resources import Alarms
 from sagehen.services.autoscaling.tables import POLICIES
@@ -97,7 +97,7 @@ def _configuration(
 
 def _check_metric(
     connection: Connection,
-    target: TargetRecord,
+    target: ScalableTargetRecord,
     name: str,
     policy_type: str,
     configuration: Mapping[str, Any],
@@ -116,7 +116,7 @@ def _check_metric(
 def _new_policy(
     call: RequestContext,
     connection: Connection,
-    target: TargetRecord,
+    target: ScalableTargetRecord,
     name: str,
     policy_type: str,
     now: float,

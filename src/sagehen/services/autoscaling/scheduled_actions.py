@@ -13,9 +13,9 @@ from sagehen.services.autoscaling import store
 from sagehen.services.autoscaling.errors import invalid, no_scheduled_action, over_limit
 from sagehen.services.autoscaling.records import (
     NAMESPACE,
+    ScalableTargetRecord,
     ScheduledActionRecord,
     TargetKey,
-    TargetRecord,
 )
 from sagehen.services.autoscaling.schedules.schedule import At, next_run, parse_schedule
 from sagehen.services.autoscaling.tables import SCHEDULED_ACTIONS
@@ -57,7 +57,7 @@ def put_scheduled_action(call: RequestContext, params: dict[str, Any]) -> dict[s
 def _new_action(
     call: RequestContext,
     connection: Connection,
-    target: TargetRecord,
+    target: ScalableTargetRecord,
     params: dict[str, Any],
     now: float,
 ) -> ScheduledActionRecord:

@@ -11,8 +11,8 @@ from sagehen.services.autoscaling.activities import bounds_activity, change_acti
 from sagehen.services.autoscaling.autoscaler import Autoscaler
 from sagehen.services.autoscaling.records import (
     ActivityStatus,
+    ScalableTargetRecord,
     ScheduledActionRecord,
-    TargetRecord,
 )
 from sagehen.services.autoscaling.resources import Capacity
 from sagehen.services.autoscaling.schedules.schedule import next_run, parse_schedule
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 def run_action(
     connection: Connection,
     autoscaler: Autoscaler,
-    target: TargetRecord,
+    target: ScalableTargetRecord,
     action: ScheduledActionRecord,
     now: float,
 ) -> None:
@@ -63,7 +63,7 @@ def _after_run(action: ScheduledActionRecord, now: float) -> ScheduledActionReco
 def _apply(
     connection: Connection,
     autoscaler: Autoscaler,
-    target: TargetRecord,
+    target: ScalableTargetRecord,
     action: ScheduledActionRecord,
     now: float,
 ) -> None:
@@ -97,7 +97,7 @@ def _refusal(minimum: int, maximum: int, capacity: Capacity | None) -> str | Non
 
 
 def _record_unscalable(
-    connection: Connection, target: TargetRecord, capacity: Capacity, now: float
+    connection: Connection, target: ScalableTargetRecord, capacity: Capacity, now: float
 ) -> None:
     """Writes that the count could not follow now. The loop makes it follow as soon as it can."""
     desired = min(max(capacity.desired, target.minimum), target.maximum)

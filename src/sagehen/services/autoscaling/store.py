@@ -27,9 +27,9 @@ from sagehen.services.autoscaling.records import (
     ActivityRecord,
     ActivityStatus,
     PolicyRecord,
+    ScalableTargetRecord,
     ScheduledActionRecord,
     TargetKey,
-    TargetRecord,
 )
 from sagehen.services.autoscaling.tables import (
     ACTIVITIES,
@@ -83,7 +83,7 @@ def _columns_of(table: Table, kind: type[msgspec.Struct]) -> list[Any]:
 
 # Built once, for what runs each minute for each alarm: building takes longer than running.
 _TARGET_BY_ID = (
-    select(*_columns_of(TARGETS, TargetRecord))
+    select(*_columns_of(TARGETS, ScalableTargetRecord))
     .where(_T.target_id == bindparam("of_id"))
     .with_for_update()
 )
@@ -132,39 +132,41 @@ def _plain(value: Any) -> Any:
 # Targets
 
 
-def find_target(connection: Connection, key: TargetKey, lock: bool = False) -> TargetRecord | None:
+def find_target(
+    connection: Connection, key: TargetKey, lock: bool = False
+) -> ScalableTargetRecord | None:
     where = and_(_T.resource_id == key.resource_id, _T.dimension == key.dimension)
     return _one_target(connection, where, lock)
 
 
-def target_by_id(connection: Connection, target_id: str) -> TargetRecord | None:
+def target_by_id(connection: Connection, target_id: str) -> ScalableTargetRecord | None:
     """Locks the row until the transaction ends."""
-    found = _records(connection, _TARGET_BY_ID, TargetRecord, of_id=target_id)
+    found = _records(connection, _TARGET_BY_ID, ScalableTargetRecord, of_id=target_id)
     return found[0] if found else None
 
 
-def target_by_arn(connection: Connection, arn: str) -> TargetRecord | None:
+def target_by_arn(connection: Connection, arn: str) -> ScalableTargetRecord | None:
     return _one_target(connection, _T.arn == arn, lock=False)
 
 
 def _one_target(
     connection: Connection, where: ColumnElement[bool], lock: bool
-) -> TargetRecord | None:
-    found = rows.select_records(connection, TARGETS, TargetRecord, where, lock=lock)
+) -> ScalableTargetRecord | None:
+    found = rows.select_records(connection, TARGETS, ScalableTargetRecord, where, lock=lock)
     return found[0] if found else None
 
 
-def all_targets(connection: Connection) -> list[TargetRecord]:
-    return rows.select_records(connection, TARGETS, TargetRecord, order=[_T.resource_id])
+def all_targets(connection: Connection) -> list[ScalableTargetRecord]:
+    return rows.select_records(connection, TARGETS, ScalableTargetRecord, order=[_T.resource_id])
 
 
-def targets_of(connection: Connection, prefix: str) -> list[TargetRecord]:
+def targets_of(connection: Connection, prefix: str) -> list[ScalableTargetRecord]:
     """Returns the targets whose resource id begins with `prefix`, in any case."""
     where = func.lower(func.substr(_T.resource_id, 1, len(prefix))) == prefix.lower()
-    return rows.select_records(connection, TARGETS, TargetRecord, where)
+    return rows.select_records(connection, TARGETS, ScalableTargetRecord, where)
 
 
-def put_target(connection: Connection, record: TargetRecord) -> None:
+def put_target(connection: Connection, record: ScalableTargetRecord) -> None:
     _put(connection, TARGETS, "target_id", record)
 
 
@@ -180,7 +182,7 @@ def listed_targets(
     dimension: str | None,
     after: tuple[str, ...] | None,
     limit: int,
-) -> list[TargetRecord]:
+) -> list[ScalableTargetRecord]:
     """Ordered by resource id and dimension, both of which `after` names."""
     where = [_T.dimension == dimension if dimension else true()]
     if resource_ids is not None:
@@ -188,7 +190,9 @@ def listed_targets(
     if after is not None:
         where.append(tuple_(_T.resource_id, _T.dimension) > after)
     order = [_T.resource_id, _T.dimension]
-    return rows.select_records(connection, TARGETS, TargetRecord, *where, order=order, limit=limit)
+    return rows.select_records(
+        connection, TARGETS, ScalableTargetRecord, *where, order=order, limit=limit
+    )
 
 
 def count(connection: Connection, table: Table, target_id: str | None = None) -> int:

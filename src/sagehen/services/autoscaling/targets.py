@@ -18,7 +18,12 @@ from sagehen.services.autoscaling.errors import (
     over_limit,
     too_many_tags,
 )
-from sagehen.services.autoscaling.records import NAMESPACE, Suspensions, TargetKey, TargetRecord
+from sagehen.services.autoscaling.records import (
+    NAMESPACE,
+    ScalableTargetRecord,
+    Suspensions,
+    TargetKey,
+)
 from sagehen.services.autoscaling.tables import TARGETS
 from sagehen.services.autoscaling.validation import (
     check_bounds,
@@ -74,14 +79,14 @@ def _new_target(
     key: TargetKey,
     params: dict[str, Any],
     now: float,
-) -> TargetRecord:
+) -> ScalableTargetRecord:
     for name in ("MinCapacity", "MaxCapacity"):
         if name not in params:
             raise invalid(f"{name} is required to register a new scalable target.")
     if store.count(connection, TARGETS) >= MAX_TARGETS:
         raise over_limit(f"There may be {MAX_TARGETS} scalable targets.")
     target_id = uuid.uuid4().hex + uuid.uuid4().hex[:2]
-    return TargetRecord(
+    return ScalableTargetRecord(
         target_id=target_id,
         resource_id=key.resource_id,
         dimension=key.dimension,
@@ -92,7 +97,7 @@ def _new_target(
     )
 
 
-def _merged(target: TargetRecord, params: dict[str, Any]) -> TargetRecord:
+def _merged(target: ScalableTargetRecord, params: dict[str, Any]) -> ScalableTargetRecord:
     suspended = msgspec.to_builtins(target.suspended) | params.get("SuspendedState", {})
     return msgspec.structs.replace(
         target,
@@ -111,7 +116,7 @@ def deregister_scalable_target(call: RequestContext, params: dict[str, Any]) -> 
     return {}
 
 
-def existing_target(connection: Connection, key: TargetKey) -> TargetRecord:
+def existing_target(connection: Connection, key: TargetKey) -> ScalableTargetRecord:
     """Returns the target, whose row is locked; raises AwsError without one."""
     target = store.find_target(connection, key, lock=True)
     if target is None:
@@ -136,7 +141,7 @@ def describe_scalable_targets(call: RequestContext, params: dict[str, Any]) -> d
     return answer
 
 
-def _summary(target: TargetRecord, role: str) -> dict[str, Any]:
+def _summary(target: ScalableTargetRecord, role: str) -> dict[str, Any]:
     return {
         "ServiceNamespace": NAMESPACE,
         "ResourceId": target.resource_id,

@@ -11,13 +11,13 @@ from sagehen.services.autoscaling.records import (
     ActivityStatus,
     AlarmName,
     PolicyRecord,
+    ScalableTargetRecord,
     ScheduledActionRecord,
     Suspensions,
     TargetKey,
-    TargetRecord,
 )
 
-TARGET = TargetRecord(
+TARGET = ScalableTargetRecord(
     target_id="t",
     resource_id="endpoint/e/variant/v",
     dimension=INSTANCES,

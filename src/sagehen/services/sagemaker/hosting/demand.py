@@ -12,7 +12,7 @@ import msgspec
 from sagehen.base.clock import Clock
 from sagehen.services.sagemaker.hosting.records import ServerlessPlan
 
-__all__ = ["NO_USE", "Demand", "StartRequests", "VariantUse", "WaitingCalls"]
+__all__ = ["NO_USE", "CallDemand", "StartRequests", "VariantUse", "WaitingCalls"]
 
 WAITING_SECONDS = 2.0
 """how long calls count as waiting after the last message that they do; gateways repeat it sooner"""
@@ -64,7 +64,7 @@ class VariantUse:
 NO_USE = VariantUse()
 
 
-class InFlight(Protocol):
+class CallsInFlight(Protocol):
     @property
     def now(self) -> int: ...
 
@@ -85,7 +85,7 @@ class VariantReport(Protocol):
     def invocations(self) -> int: ...
 
     @property
-    def in_flight(self) -> InFlight: ...
+    def in_flight(self) -> CallsInFlight: ...
 
 
 class _Peaks:
@@ -133,7 +133,7 @@ class _Use:
         )
 
 
-class Demand:
+class CallDemand:
     """The use of all variants that start on demand; safe from any thread.
 
     Args:

@@ -7,14 +7,14 @@ from starlette.routing import Route
 
 from sagehen.base.errors import Invalid
 from sagehen.frame.own_paths.routes import json_answer, whole_body
-from sagehen.services.sagemaker.hosting.demand import Demand, StartRequests
+from sagehen.services.sagemaker.hosting.demand import CallDemand, StartRequests
 
 __all__ = ["start_route"]
 
 LARGEST_MESSAGE_BYTES = 4 * 2**20
 
 
-def start_route(demand: Demand) -> Route:
+def start_route(demand: CallDemand) -> Route:
     """Only this machine's gateways reach the path."""
 
     async def take(request: Request) -> Response:

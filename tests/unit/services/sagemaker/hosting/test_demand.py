@@ -7,7 +7,7 @@ import pytest
 from sagehen.services.sagemaker.hosting.demand import (
     SILENT_SECONDS,
     WAITING_SECONDS,
-    Demand,
+    CallDemand,
     StartRequests,
     WaitingCalls,
 )
@@ -18,7 +18,7 @@ NAME = ("e", "v")
 
 
 @dataclass
-class InFlight:
+class CallsInFlight:
     now: int = 0
     highest: int = 0
 
@@ -26,7 +26,7 @@ class InFlight:
 @dataclass
 class Report:
     invocations: int = 0
-    in_flight: InFlight = field(default_factory=InFlight)
+    in_flight: CallsInFlight = field(default_factory=CallsInFlight)
     endpoint: str = "e"
     variant: str = "v"
 
@@ -37,17 +37,17 @@ def clock() -> HandClock:
 
 
 @pytest.fixture
-def demand(clock: HandClock) -> Demand:
-    demand = Demand(clock, IDLE)
+def demand(clock: HandClock) -> CallDemand:
+    demand = CallDemand(clock, IDLE)
     demand.follow({NAME: None})
     return demand
 
 
-def use(demand: Demand):
+def use(demand: CallDemand):
     return demand.of_endpoint("e", ["v"])["v"]
 
 
-def wait(demand: Demand, calls: int = 1) -> None:
+def wait(demand: CallDemand, calls: int = 1) -> None:
     demand.note_waiting(
         StartRequests(waiting=(WaitingCalls(endpoint="e", variant="v", calls=calls),))
     )
@@ -80,7 +80,7 @@ def test_new_invocations_are_use(demand, clock):
 
 
 def test_a_long_request_is_use_while_its_gateway_lives(demand, clock):
-    demand.note_report("1", [Report(1, InFlight(1, 1))])
+    demand.note_report("1", [Report(1, CallsInFlight(1, 1))])
     clock.seconds += SILENT_SECONDS - 1
     assert use(demand).last_used_at == clock.now()
     clock.seconds += 2
@@ -88,7 +88,7 @@ def test_a_long_request_is_use_while_its_gateway_lives(demand, clock):
 
 
 def test_the_reports_of_containers_add_up(demand, clock):
-    reports = [Report(4, InFlight(0, 1)), Report(9, InFlight(0, 2))]
+    reports = [Report(4, CallsInFlight(0, 1)), Report(9, CallsInFlight(0, 2))]
     demand.note_report("1", reports)
     clock.seconds += 5
     demand.note_report("1", reports)
@@ -97,23 +97,23 @@ def test_the_reports_of_containers_add_up(demand, clock):
 
 
 def test_the_peak_is_that_of_all_gateways_within_the_idle_time(demand, clock):
-    demand.note_report("1", [Report(1, InFlight(0, 4))])
-    demand.note_report("2", [Report(1, InFlight(0, 3))])
+    demand.note_report("1", [Report(1, CallsInFlight(0, 4))])
+    demand.note_report("2", [Report(1, CallsInFlight(0, 3))])
     assert use(demand).peak == 7
     clock.seconds += IDLE / 2
-    demand.note_report("1", [Report(2, InFlight(0, 1))])
+    demand.note_report("1", [Report(2, CallsInFlight(0, 1))])
     assert use(demand).peak == 7
     clock.seconds += IDLE * 0.6
-    demand.note_report("1", [Report(3, InFlight(0, 1))])
+    demand.note_report("1", [Report(3, CallsInFlight(0, 1))])
     assert use(demand).peak == 1
 
 
 def test_other_variants_are_not_remembered(demand):
-    demand.note_report("1", [Report(1, InFlight(0, 4), endpoint="other")])
+    demand.note_report("1", [Report(1, CallsInFlight(0, 4), endpoint="other")])
     assert demand.of_endpoint("other", ["v"])["v"].peak == 0
 
 
 def test_a_variant_that_is_gone_is_forgotten(demand):
-    demand.note_report("1", [Report(1, InFlight(0, 4))])
+    demand.note_report("1", [Report(1, CallsInFlight(0, 4))])
     demand.follow({})
     assert use(demand).peak == 0

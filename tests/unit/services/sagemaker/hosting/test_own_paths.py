@@ -4,7 +4,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from sagehen.services.sagemaker.hosting.demand import Demand
+from sagehen.services.sagemaker.hosting.demand import CallDemand
 from sagehen.services.sagemaker.hosting.own_paths import start_route
 from support.clock import HandClock
 
@@ -12,12 +12,12 @@ PATH = "/_sagehen/internal/starts"
 
 
 @pytest.fixture
-def demand() -> Demand:
-    return Demand(HandClock(1_000_000.0), 300)
+def demand() -> CallDemand:
+    return CallDemand(HandClock(1_000_000.0), 300)
 
 
 @pytest.fixture
-def client(demand: Demand) -> TestClient:
+def client(demand: CallDemand) -> TestClient:
     return TestClient(Starlette(routes=[start_route(demand)]))
 
 

@@ -7,7 +7,7 @@ import pytest
 from sagehen.services.autoscaling import store
 from sagehen.services.autoscaling.autoscaler import Autoscaler
 from sagehen.services.autoscaling.dimensions import INSTANCES, PROVISIONED_CONCURRENCY
-from sagehen.services.autoscaling.records import TargetKey, TargetRecord
+from sagehen.services.autoscaling.records import ScalableTargetRecord, TargetKey
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.services.sagemaker.hosting.scaling import ENDPOINTS_SCALED, VariantResources
 from sagehen.wire.errors import AwsError
@@ -50,7 +50,7 @@ def set_desired(server, resources, count):
 
 
 def target_of(server):
-    return TargetRecord(
+    return ScalableTargetRecord(
         target_id="t",
         resource_id=RESOURCE,
         dimension=INSTANCES,

@@ -9,7 +9,7 @@ from sagehen.services.monitoring.cloudwatch.errors import refused
 from sagehen.services.monitoring.cloudwatch.expressions.functions import (
     FUNCTIONS,
     NOT_BUILT,
-    Scope,
+    FunctionScope,
 )
 from sagehen.services.monitoring.cloudwatch.expressions.operators import combine, negate
 from sagehen.services.monitoring.cloudwatch.expressions.parser import (
@@ -103,7 +103,7 @@ class Evaluator:
                 "queries of Metrics Insights (SELECT) are not implemented by Sagehen; ask for each "
                 "metric by MetricStat, and add them up by an expression such as SUM(METRICS())",
             )
-        scope = Scope(self._grid, query.period, self._metrics)
+        scope = FunctionScope(self._grid, query.period, self._metrics)
         try:
             value = _Evaluation(query, scope, partial(self._value, asking_id=query.id)).of(
                 parse(expression)
@@ -139,7 +139,7 @@ class Evaluator:
 class _Evaluation:
     """Evaluates one expression."""
 
-    def __init__(self, query: Query, scope: Scope, named: Callable[[str], Value]) -> None:
+    def __init__(self, query: Query, scope: FunctionScope, named: Callable[[str], Value]) -> None:
         self._query = query
         self._scope = scope
         self._named = named

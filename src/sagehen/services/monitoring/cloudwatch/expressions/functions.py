@@ -22,10 +22,10 @@ from sagehen.services.monitoring.cloudwatch.expressions.values import (
     number_of,
 )
 
-__all__ = ["FUNCTIONS", "NOT_BUILT", "Scope"]
+__all__ = ["FUNCTIONS", "NOT_BUILT", "FunctionScope"]
 
 
-class Scope(NamedTuple):
+class FunctionScope(NamedTuple):
     """What functions know of the request."""
 
     grid: Callable[[int], Sequence[int]]
@@ -37,7 +37,7 @@ class Scope(NamedTuple):
 
 
 Arguments = Sequence[Value]
-Function = Callable[[Scope, Arguments], Value]
+Function = Callable[[FunctionScope, Arguments], Value]
 
 NOT_BUILT = frozenset(
     {
@@ -55,7 +55,7 @@ def _aggregate(act: Callable[[Sequence[float], int], float]) -> Function:
     """Aggregates an array point by point, and one series to a number. `act` takes the values and
     the number of elements."""
 
-    def aggregate(_: Scope, arguments: Arguments) -> Value:
+    def aggregate(_: FunctionScope, arguments: Arguments) -> Value:
         (value,) = arguments
         if isinstance(value, float):
             return value
@@ -74,7 +74,7 @@ def _aggregate(act: Callable[[Sequence[float], int], float]) -> Function:
 
 
 def _each(act: Callable[[TimeSeries], TimeSeries]) -> Function:
-    def each(_: Scope, arguments: Arguments) -> Value:
+    def each(_: FunctionScope, arguments: Arguments) -> Value:
         (value,) = arguments
         return [act(series) for series in value] if isinstance(value, list) else act(_series(value))
 
@@ -82,7 +82,7 @@ def _each(act: Callable[[TimeSeries], TimeSeries]) -> Function:
 
 
 def _pointwise(act: Callable[[float], float]) -> Function:
-    def pointwise(scope: Scope, arguments: Arguments) -> Value:
+    def pointwise(scope: FunctionScope, arguments: Arguments) -> Value:
         (value,) = arguments
         if isinstance(value, float):
             return number_of(finite(act, value))
@@ -125,14 +125,14 @@ def _running_sum(series: TimeSeries) -> TimeSeries:
     return series._replace(points=points)
 
 
-def _fill(scope: Scope, arguments: Arguments) -> Value:
+def _fill(scope: FunctionScope, arguments: Arguments) -> Value:
     value, filling = arguments
     if isinstance(value, list):
         return [_filled(scope, series, filling) for series in value]
     return _filled(scope, _series(value), filling)
 
 
-def _filled(scope: Scope, series: TimeSeries, filling: Value) -> TimeSeries:
+def _filled(scope: FunctionScope, series: TimeSeries, filling: Value) -> TimeSeries:
     grid = scope.grid(series.period)
     points = dict(series.points)
     if isinstance(filling, (float, TimeSeries)):
@@ -161,11 +161,11 @@ def _fill_lines(points: Points, grid: Sequence[int]) -> None:
                 points[second] = low + (high - low) * (second - start) / (end - start)
 
 
-def _if(_: Scope, arguments: Arguments) -> Value:
+def _if(_: FunctionScope, arguments: Arguments) -> Value:
     return if_(arguments[0], arguments[1], arguments[2] if len(arguments) > 2 else None)
 
 
-def _metrics(scope: Scope, arguments: Arguments) -> Value:
+def _metrics(scope: FunctionScope, arguments: Arguments) -> Value:
     part = _text(arguments[0], "METRICS") if arguments else ""
     return [series for query_id, series in scope.metrics() if part in query_id]
 
@@ -178,7 +178,7 @@ _KEYS: Mapping[str, Callable[[Sequence[float]], float]] = {
 }
 
 
-def _sort(_: Scope, arguments: Arguments) -> Value:
+def _sort(_: FunctionScope, arguments: Arguments) -> Value:
     series = _array(arguments[0])
     key, order = (_text(argument, "SORT") for argument in arguments[1:3])
     if key not in _KEYS or order not in ("ASC", "DESC"):
@@ -192,29 +192,29 @@ def _sort(_: Scope, arguments: Arguments) -> Value:
     return ordered[: _count(arguments[3])] if len(arguments) > 3 else ordered
 
 
-def _slice(_: Scope, arguments: Arguments) -> Value:
+def _slice(_: FunctionScope, arguments: Arguments) -> Value:
     start = _count(arguments[1])
     end = _count(arguments[2]) if len(arguments) > 2 else None
     return _array(arguments[0])[start:end]
 
 
-def _first(_: Scope, arguments: Arguments) -> Value:
+def _first(_: FunctionScope, arguments: Arguments) -> Value:
     return _array(arguments[0])[0]
 
 
-def _last(_: Scope, arguments: Arguments) -> Value:
+def _last(_: FunctionScope, arguments: Arguments) -> Value:
     return _array(arguments[0])[-1]
 
 
-def _remove_empty(_: Scope, arguments: Arguments) -> Value:
+def _remove_empty(_: FunctionScope, arguments: Arguments) -> Value:
     return [series for series in _array(arguments[0], allow_empty=True) if series.points]
 
 
-def _metric_count(_: Scope, arguments: Arguments) -> Value:
+def _metric_count(_: FunctionScope, arguments: Arguments) -> Value:
     return float(len(_array(arguments[0], allow_empty=True)))
 
 
-def _time_series(scope: Scope, arguments: Arguments) -> Value:
+def _time_series(scope: FunctionScope, arguments: Arguments) -> Value:
     (number,) = arguments
     if not isinstance(number, float):
         raise ExpressionError("TIME_SERIES takes a number")
@@ -222,7 +222,7 @@ def _time_series(scope: Scope, arguments: Arguments) -> Value:
     return TimeSeries("", points, scope.period)
 
 
-def _period(_: Scope, arguments: Arguments) -> Value:
+def _period(_: FunctionScope, arguments: Arguments) -> Value:
     return float(_series(arguments[0]).period)
 
 

@@ -21,7 +21,7 @@ from sagehen.services.sagemaker.hosting import (
 from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
-from sagehen.services.sagemaker.hosting.demand import Demand, VariantUse
+from sagehen.services.sagemaker.hosting.demand import CallDemand, VariantUse
 from sagehen.services.sagemaker.hosting.events import endpoint_event
 from sagehen.services.sagemaker.hosting.reconciler.on_demand import Room
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
@@ -70,7 +70,7 @@ class OnDemand:
         record: counts values of metrics.
     """
 
-    demand: Demand
+    demand: CallDemand
     idle_seconds: float
     max_instances: int
     free_memory: Callable[[], int]

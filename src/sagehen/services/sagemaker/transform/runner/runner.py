@@ -39,7 +39,7 @@ from sagehen.services.sagemaker.transform.runner.store import ObjectStore
 from sagehen.services.sagemaker.transform.runner.streaming import Streams, stream_object
 from sagehen.services.sagemaker.transform.runner.tolerance import (
     NAME,
-    Tolerance,
+    RecordTolerance,
     parse_tolerance,
 )
 from sagehen.services.sagemaker.transform.runner.window import Window, window_bytes
@@ -139,7 +139,7 @@ class Runner:
             await asyncio.gather(listing, return_exceptions=True)
         return await self._end(tolerance)
 
-    async def _end(self, tolerance: Tolerance | None) -> RunnerEnded:
+    async def _end(self, tolerance: RecordTolerance | None) -> RunnerEnded:
         if self._spec.capture is not None:
             try:
                 await write_manifests(
@@ -160,7 +160,7 @@ class Runner:
             )
         return RunnerEnded()
 
-    def _tolerance(self) -> Tolerance | None:
+    def _tolerance(self) -> RecordTolerance | None:
         """Raises Invalid."""
         value = self._spec.options.get(NAME)
         return parse_tolerance(value) if value is not None else None
@@ -186,7 +186,7 @@ class Runner:
         self._reports.log(describe(own), address.instance_id)
         return own.max_concurrent
 
-    def _transformer(self, tolerance: Tolerance | None) -> Transform:
+    def _transformer(self, tolerance: RecordTolerance | None) -> Transform:
         """Raises JobError or Invalid."""
         spec, settings = self._spec, self._settings
         assert settings is not None
@@ -214,7 +214,7 @@ class Runner:
             return lambda item: stream_object(item, shared, streams)
         return lambda item: ObjectTransform(item, shared).run()
 
-    def _search(self, tolerance: Tolerance | None) -> FailureSearch | None:
+    def _search(self, tolerance: RecordTolerance | None) -> FailureSearch | None:
         if tolerance is None:
             return None
         reports = self._reports

@@ -2,7 +2,7 @@
 
 from sagehen.frame import tolerance
 
-__all__ = ["NAME", "Tolerance", "parse_tolerance"]
+__all__ = ["NAME", "RecordTolerance", "parse_tolerance"]
 
 NAME = "MAX_FAILED_RECORDS"
 """of the option, without SAGEHEN_TRANSFORM_"""
@@ -10,7 +10,7 @@ HOPELESS_FACTOR = 2
 HOPELESS_RECORDS = 1000
 
 
-class Tolerance(tolerance.Tolerance):
+class RecordTolerance(tolerance.Tolerance):
     """Of all records of a job."""
 
     def is_hopeless(self, failed: int, expected_records: float) -> bool:
@@ -23,6 +23,6 @@ class Tolerance(tolerance.Tolerance):
         return failed > (self.count or 0)
 
 
-def parse_tolerance(value: str) -> Tolerance:
+def parse_tolerance(value: str) -> RecordTolerance:
     """Raises Invalid."""
-    return Tolerance.parse(f"SAGEHEN_TRANSFORM_{NAME}", value, "records")
+    return RecordTolerance.parse(f"SAGEHEN_TRANSFORM_{NAME}", value, "records")

@@ -15,7 +15,7 @@ from sagehen.services.sagemaker.hosting import (
 from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
-from sagehen.services.sagemaker.hosting.demand import Demand, StartRequests, WaitingCalls
+from sagehen.services.sagemaker.hosting.demand import CallDemand, StartRequests, WaitingCalls
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile, routed_ids
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
@@ -177,7 +177,7 @@ class Calls:
     def __init__(self) -> None:
         self.clock = HandClock(NOW)
         self.recorded: list[tuple[str, dict[str, str], float]] = []
-        self.demand = Demand(self.clock, idle_seconds=300)
+        self.demand = CallDemand(self.clock, idle_seconds=300)
         self.on_demand = OnDemand(
             demand=self.demand,
             idle_seconds=300,
