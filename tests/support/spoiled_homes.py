@@ -15,6 +15,7 @@ from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.state.database import Database
 from sagehen.state.opening import open_state
 from support.clock import HandClock
+from support.earlier_state import make_earlier
 from support.state import settings_of
 
 __all__ = [
@@ -89,15 +90,7 @@ def replace_some(objects: ObjectStore) -> None:
 
 def make_legacy(home: Path) -> None:
     """As the version before left it."""
-    with closing(sqlite3.connect(home / "state.db")) as state:
-        state.executescript(
-            "DROP TABLE transform_jobs; DROP TABLE transform_progress; "
-            "DROP TABLE transform_finished_objects; "
-            "DROP TABLE state_identity; ALTER TABLE queue_messages DROP COLUMN hidden_seconds; "
-            "ALTER TABLE deliveries DROP COLUMN delay_seconds; "
-            "ALTER TABLE buckets DROP COLUMN settings; "
-            "UPDATE alembic_version SET version_num = '0008'"
-        )
+    make_earlier(home / "state.db", "0008")
     forget_id(home)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.earlier_state import make_earlier
 from support.server import SAGEHEN, Server, clean_environment, eventually
 
 LARGE = {f"large-{number}": os.urandom(20_000 + number) for number in range(6)}
@@ -149,14 +150,7 @@ def test_an_older_state_throws_nothing_away_for_good(home: Path) -> None:
 
 
 def test_a_home_of_an_earlier_version_opens_and_gets_its_id(home: Path) -> None:
-    with closing(sqlite3.connect(home / "state.db")) as state:
-        state.executescript(
-            "DROP TABLE transform_jobs; DROP TABLE transform_progress; "
-            "DROP TABLE state_identity; ALTER TABLE queue_messages DROP COLUMN hidden_seconds; "
-            "ALTER TABLE deliveries DROP COLUMN delay_seconds; "
-            "ALTER TABLE buckets DROP COLUMN settings; "
-            "UPDATE alembic_version SET version_num = '0008'"
-        )
+    make_earlier(home / "state.db", "0008")
     (home / "objects/blobs/id").unlink()
     (home / "objects/trash").rmdir()
     run(home, check_objects)

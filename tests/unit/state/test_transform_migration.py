@@ -2,13 +2,12 @@
 
 import json
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import text
 
 from sagehen.services.sagemaker.transform import store as transform_jobs
 from sagehen.state import migrate
 from sagehen.state.database import Database
+from support.earlier_state import upgrade_to
 
 NUMBERS = [
     "failed_objects",
@@ -22,13 +21,6 @@ NUMBERS = [
     "input_bytes_known",
     "updated_at",
 ]
-
-
-def upgrade_to(revision: str, database: Database) -> None:
-    with database.write() as connection:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(migrate._MIGRATIONS).replace("%", "%%"))
-        command.upgrade(config, revision)
 
 
 def insert(database: Database, job_id: str, **values: object) -> None:

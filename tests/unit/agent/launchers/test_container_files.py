@@ -116,7 +116,16 @@ async def test_what_is_hidden_is_not_seen_and_all_else_is(tmp_path: Path) -> Non
     said = await say(
         replace(given, view=View(hidden=(tmp_path / "secret", tmp_path / "not-there")))
     )
-    assert said == ["folder", "link", "ml", "other", "weights", "other and read-only"]
+    assert said == [
+        "folder",
+        "link",
+        "log",
+        "log.times",
+        "ml",
+        "other",
+        "weights",
+        "other and read-only",
+    ]
     assert (tmp_path / "secret").read_text() == "secret"
 
 
