@@ -72,6 +72,19 @@ def test_an_asynchronous_endpoint_scales_from_zero(server):
     ]
 
 
+def test_a_multi_model_endpoint_scales_with_all_its_models(server):
+    """By its alarms alone it does so in `test_control_scaling.py`, where time is made to pass."""
+    printed = run_example("seed_multi_model_autoscaling.py", server, "--hurry").splitlines()
+    assert printed[0] == "Instances: 1"
+    for city, line in zip(("Chicago_IL", "Houston_TX", "LosAngeles_CA"), printed[1:4], strict=True):
+        assert re.fullmatch(rf"{city}: \[{NUMBER}\]", line)
+    assert printed[4:] == [
+        "Setting desired instance count to 3.",
+        "Successfully set desired instance count to 3. Change successfully fulfilled by sagemaker.",
+        "Instances: 3",
+    ]
+
+
 def test_sdk_v2_deploys_one_model(server):
     printed = run_example("sdk_v2_single.py", server)
     assert re.search(rf"One house: +\[\['{NUMBER}'\]\]", printed)

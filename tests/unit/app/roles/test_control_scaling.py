@@ -151,6 +151,31 @@ class TestAsynchronousRecipe:
         assert world.count_of("async-scaled") == 5
 
 
+class TestMultiModelRecipe:
+    """The calls of examples/seed_multi_model_autoscaling.py."""
+
+    @pytest.fixture
+    def world(self, server):
+        server.model()
+        server.config("a", server.variant("AllTraffic"))
+        in_service(server, "models-scaled", "a")
+        return ScalingWorld(server)
+
+    def test_the_calls_to_all_models_count_together(self, world, monkeypatch):
+        monkeypatch.syspath_prepend(EXAMPLES)
+        recipe = runpy.run_path(str(EXAMPLES / "seed_multi_model_autoscaling.py"))
+        recipe["scale"](world.client("application-autoscaling"))
+        counts = []
+        for calls in [50.0] * 4 + [0.0] * 16:
+            each = calls / world.count_of("models-scaled")
+            dimensions = {"EndpointName": "models-scaled", "VariantName": "AllTraffic"}
+            world.record("InvocationsPerInstance", dimensions, each)
+            world.end_minute()
+            counts.append(world.count_of("models-scaled"))
+        assert counts[:4] == [1, 1, 3, 3]
+        assert counts[-1] == 1
+
+
 class _KilledError(BaseException):
     """Nothing catches it, as nothing catches SIGKILL."""
 
