@@ -135,14 +135,14 @@ def test_a_topic_that_is_missing_fails_the_endpoint_by_name(deploy):
 
 @pytest.fixture(scope="module")
 def endpoint(deploy):
-    endpoint = AsyncEndpoint(deploy, "async-scaled")
+    endpoint = AsyncEndpoint(deploy, "async-counts")
     assert endpoint.described["EndpointStatus"] == "InService"
     return endpoint
 
 
 def test_an_endpoint_is_described_with_it(endpoint):
     config = endpoint.described["AsyncInferenceConfig"]
-    assert config["OutputConfig"] == {"S3OutputPath": "s3://answers/async-scaled/out"}
+    assert config["OutputConfig"] == {"S3OutputPath": "s3://answers/async-counts/out"}
 
 
 def counts(endpoint):
