@@ -65,7 +65,7 @@ DAY_PEAK = 400.0
 
 def main() -> None:
     arguments = parse_arguments()
-    report = [*heading("Autoscaling"), *describe_machine("sagehen", "xgboost-cpu"), ""]
+    report = [*heading("Autoscaling"), *describe_machine(("sagehen", "xgboost-cpu")), ""]
     if "step" in arguments.parts:
         report += step_report(measure_step(arguments.seconds), arguments.seconds)
     if "day" in arguments.parts:
@@ -85,7 +85,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 class Count(NamedTuple):
-    """What DescribeEndpoint said, in seconds after the step."""
+    """An answer of DescribeEndpoint, with the seconds since the step."""
 
     seconds: float
     current: int
@@ -94,7 +94,7 @@ class Count(NamedTuple):
 
 @dataclass
 class Step:
-    """What was measured."""
+    """The measured requests before and after the step, and how the endpoint followed."""
 
     calm: dict[str, Any]
     loaded: dict[str, Any]

@@ -24,7 +24,7 @@ PART_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Times:
-    """Of one batch job, in seconds."""
+    """The times of one batch job, in seconds."""
 
     work: float
     """without the start of processes: from TransformStartTime to TransformEndTime"""

@@ -1,5 +1,5 @@
-"""What becomes of a request that no instance can answer: an answer from offline results, a wait for
-an instance to start, or the error that tells why."""
+"""Ends a request that no instance can answer, by offline results or an error, or lets it wait for
+an instance to start."""
 
 from collections.abc import Sequence
 

@@ -36,7 +36,7 @@ _CREATED_BY = re.compile(r":createdBy/[0-9a-f-]{36}$")
 
 
 class PolicyInvocations:
-    """What alarms call."""
+    """Carries out the calls of policies by alarms."""
 
     def __init__(self, autoscaler: Autoscaler) -> None:
         self._autoscaler = autoscaler

@@ -26,7 +26,7 @@ MAX_ACTIVITIES = 1000
 
 
 class ScalingLoop(LeasedLoop):
-    """What alarms do not call for."""
+    """Does the work that no alarm calls for: schedules, and activities that end."""
 
     def __init__(
         self, database: Database, autoscaler: Autoscaler, clock: Clock, holder: str

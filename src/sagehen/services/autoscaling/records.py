@@ -24,7 +24,7 @@ NAMESPACE = "sagemaker"
 
 
 class TargetKey(NamedTuple):
-    """What identifies a scalable target."""
+    """The identity of a scalable target."""
 
     resource_id: str
     """`endpoint/E/variant/V`"""

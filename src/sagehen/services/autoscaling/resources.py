@@ -65,7 +65,7 @@ class Alarms(Protocol):
 
 
 class AlarmCall(Protocol):
-    """What an alarm tells the policy that it invokes."""
+    """An alarm's call of a policy."""
 
     @property
     def action_arn(self) -> str:

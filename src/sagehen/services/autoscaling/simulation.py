@@ -53,7 +53,7 @@ class SimulatedPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is simulated."""
+    """A load, the policies that follow it, and the bounds."""
 
     policies: tuple[SimulatedPolicy, ...]
     loads: tuple[float, ...]
@@ -80,7 +80,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """The course of a simulation, and its cost."""
 
     moments: tuple[Moment, ...]
     instance_seconds: float

@@ -1,4 +1,4 @@
-"""What `sagehen status` shows of scalable targets."""
+"""Describes scalable targets for `sagehen status`."""
 
 from collections import Counter
 from dataclasses import dataclass

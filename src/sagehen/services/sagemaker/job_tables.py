@@ -1,4 +1,4 @@
-"""What training and transform jobs have in common: their statuses and stages, and their tables."""
+"""The statuses, stages and tables that training and transform jobs share."""
 
 from enum import StrEnum
 from typing import TypeVar

@@ -34,7 +34,7 @@ class TargetTracking(msgspec.Struct, frozen=True, kw_only=True, rename="pascal")
 
 
 class StepAdjustment(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
-    """What to do while the metric is so far from the alarm's threshold."""
+    """A step: an adjustment, and the distances from the alarm's threshold for which it is."""
 
     scaling_adjustment: int
     metric_interval_lower_bound: float | None = None
@@ -145,7 +145,7 @@ class NotScaled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of one call of a policy."""
+    """The outcome of one call of a policy."""
 
     policy: str
     """the policy whose capacity won"""

@@ -1,4 +1,5 @@
-"""What alarms do to other services; `app` hands in how, as services do not import one another."""
+"""The actions of alarms on other services; `app` hands them in, as services do not import one
+another."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ __all__ = [
 
 
 class PolicyTrigger(NamedTuple):
-    """What a scaling policy is told by the alarm that invokes it."""
+    """An alarm's call of a scaling policy."""
 
     action_arn: str
     """as in the alarm's actions: the policy's ARN, with or without `:createdBy/…`"""

@@ -25,7 +25,7 @@ __all__ = ["AlarmQueries", "queries_of", "read_datapoints"]
 
 
 class AlarmQueries(NamedTuple):
-    """What an alarm reads."""
+    """A request for the datapoints of one alarm."""
 
     definition: Mapping[str, Any]
     queries: Sequence[Query]

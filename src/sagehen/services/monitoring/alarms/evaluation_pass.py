@@ -59,7 +59,7 @@ def seconds_to_next(now: float, seconds: int) -> float:
 
 
 class Seen(NamedTuple):
-    """What a pass saw."""
+    """The alarms that one pass has evaluated."""
 
     alarms: int
     fine: frozenset[str]

@@ -1,4 +1,4 @@
-"""What alarms tell others: messages to SNS topics, and events of EventBridge."""
+"""The messages of alarms to SNS topics, and their events for EventBridge."""
 
 import uuid
 from collections.abc import Iterable, Mapping

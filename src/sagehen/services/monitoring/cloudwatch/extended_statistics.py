@@ -26,7 +26,7 @@ _INTERQUARTILE = ("IQM", "iqm")
 
 
 class _Bounds(NamedTuple):
-    """What a statistic takes of a distribution: above `low`, up to and including `high`."""
+    """The part of a distribution above `low`, up to and including `high`."""
 
     low: float
     high: float

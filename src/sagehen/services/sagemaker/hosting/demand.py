@@ -1,5 +1,5 @@
-"""What gateways say of the calls to variants that start on demand: kept in memory only, as gateways
-repeat it."""
+"""Keeps the gateways' reports of calls to variants that start on demand; in memory only, as they
+are repeated."""
 
 import threading
 from collections import deque

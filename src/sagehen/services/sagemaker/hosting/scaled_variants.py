@@ -1,4 +1,4 @@
-"""What an update may not do to variants that Application Auto Scaling scales."""
+"""Refuses updates that would take away or change a variant that Application Auto Scaling scales."""
 
 from sqlalchemy import Connection
 

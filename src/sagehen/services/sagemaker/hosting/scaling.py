@@ -42,7 +42,7 @@ class _Variant(NamedTuple):
 
     @property
     def deployment(self) -> Deployment:
-        """What serves, or will for the first time."""
+        """The deployment that serves, or the first one while it is being made."""
         deployment = self.endpoint.current or self.endpoint.target
         assert deployment is not None
         return deployment

@@ -18,7 +18,7 @@ EXTRA_PERIODS = 2
 
 
 class Treatment(StrEnum):
-    """Of missing datapoints: TreatMissingData."""
+    """The values of TreatMissingData."""
 
     BREACHING = "breaching"
     NOT_BREACHING = "notBreaching"

@@ -26,7 +26,7 @@ __all__ = ["FUNCTIONS", "NOT_BUILT", "FunctionScope"]
 
 
 class FunctionScope(NamedTuple):
-    """What functions know of the request."""
+    """The parts of the request that functions need."""
 
     grid: Callable[[int], Sequence[int]]
     """the seconds at which periods of a length begin"""

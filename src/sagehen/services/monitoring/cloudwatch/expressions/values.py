@@ -1,4 +1,4 @@
-"""What expressions are about: numbers, time series and arrays of time series; and their errors."""
+"""The values of expressions: numbers, time series and arrays of time series; and their errors."""
 
 import math
 from collections.abc import Callable

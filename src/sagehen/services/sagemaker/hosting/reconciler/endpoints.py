@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class OnDemand:
-    """What starts and stops instances on demand.
+    """The inputs of decisions to start and stop instances on demand.
 
     Args:
         record: counts values of metrics.

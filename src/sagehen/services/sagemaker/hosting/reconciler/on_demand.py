@@ -31,7 +31,7 @@ _GONE = (EndpointStatus.DELETING, EndpointStatus.FAILED)
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """What more instances may take."""
+    """The room for more instances."""
 
     idle_seconds: float = math.inf
     """without calls, after which instances stop"""
