@@ -77,6 +77,8 @@ class Starts:
                 self._refresh()
         finally:
             self._task = None
+            # After an error the next call asks again: a queue that stayed here never would.
+            self._queues.clear()
 
     def _keep_waiting(self) -> bool:
         now = self._clock.monotonic()

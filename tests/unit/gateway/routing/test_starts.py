@@ -66,6 +66,29 @@ async def test_control_is_told_once_for_all_calls_and_again(house, variant, star
     assert len(messages) == told
 
 
+async def test_calls_after_an_error_are_asked_for(house, variant, starts, eventually, monkeypatch):
+    messages = await starts()
+    house.route(variant(on_demand=ON_DEMAND))
+    await house.start()
+    waits = house.gateway._starts
+
+    def fail():
+        raise RuntimeError("once")
+
+    refresh = waits._refresh
+    monkeypatch.setattr(waits, "_refresh", fail)
+    calls = [asyncio.create_task(house.invoke())]
+    await eventually(lambda: waits._task is not None)
+    task = waits._task
+    assert isinstance((await asyncio.wait([task]))[0].pop().exception(), RuntimeError)
+    monkeypatch.setattr(waits, "_refresh", refresh)
+    told = len(messages)
+    calls.append(asyncio.create_task(house.invoke()))
+    await eventually(lambda: len(messages) > told)
+    house.route(variant(await house.fake(lambda asked: (200, {}, b"")), on_demand=ON_DEMAND))
+    assert [got.status for got in await asyncio.gather(*calls)] == [200] * 2
+
+
 async def test_control_may_be_away(house, variant, starts, eventually):
     house.route(variant(on_demand=ON_DEMAND))
     await house.start()

@@ -11,7 +11,7 @@ HOPELESS_RECORDS = 1000
 
 
 class RecordTolerance(tolerance.Tolerance):
-    """Of all records of a job."""
+    """The share or number of a job's records that may fail."""
 
     def is_hopeless(self, failed: int, expected_records: float) -> bool:
         """Whether more records have failed already than the job can bear, by far if it is a guess
