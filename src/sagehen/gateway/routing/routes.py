@@ -293,6 +293,11 @@ class Routes:
         queue = old_queues.get(queue_key) or SlotQueue(self._inflight)
         queue.endpoint = endpoint
         queue.starts = None if route.on_demand is None or is_shadow else self._starts
+        if instances:
+            queue.start_failure = None
+        elif route.on_demand is not None and route.on_demand.start_failure is not None:
+            # Kept while the instance is tried again.
+            queue.start_failure = route.on_demand.start_failure
         self._queues[queue_key] = queue
         counters = self._counters.variant(endpoint, route.name, container)
         first = container or next((each.hostname for each in route.containers), PRIMARY)

@@ -63,6 +63,8 @@ class SlotQueue:
     endpoint = ""
     starts: "Starts | None" = None
     """of a variant whose calls start instances"""
+    start_failure: str | None = None
+    """why the last instance that calls have started did not serve"""
 
     def __init__(self, inflight: InflightTable) -> None:
         self._inflight = inflight
