@@ -65,6 +65,7 @@ class AlarmLoop(LeasedLoop):
         """Forgets what it knows: another control evaluates."""
         self._minute = self._fine_slot = None
         self._may_be_suppressed = True
+        self._take_put()
 
     async def step(self) -> float | None:
         now = self._clock.now()
