@@ -166,16 +166,28 @@ def _invoke(
     return None if failure is None else f"Failed to execute AutoScaling action: {failure}"
 
 
+class _ChildState(msgspec.Struct):
+    value: str
+    timestamp: str
+
+
+class _Trigger(msgspec.Struct):
+    arn: str
+    state: _ChildState
+
+
+class _CompositeReason(msgspec.Struct, rename="camel"):
+    """A composite alarm's StateReasonData."""
+
+    triggering_alarms: list[_Trigger] = []
+
+
 def _triggers(record: AlarmRecord) -> Sequence[Mapping[str, Any]]:
     """Returns the children that changed a composite alarm."""
     if record.kind is not AlarmKind.COMPOSITE or record.reason_data is None:
         return ()
     try:
-        data = msgspec.json.decode(record.reason_data)
-    except msgspec.DecodeError:
-        return ()
-    alarms = data.get("triggeringAlarms", []) if isinstance(data, dict) else []
-    # SetAlarmState takes any JSON object.
-    return [
-        alarm for alarm in alarms if isinstance(alarm, dict) and {"arn", "state"} <= alarm.keys()
-    ]
+        reason = msgspec.json.decode(record.reason_data, type=_CompositeReason)
+    except msgspec.MsgspecError:
+        return ()  # SetAlarmState takes any JSON object.
+    return [msgspec.to_builtins(trigger) for trigger in reason.triggering_alarms]
