@@ -135,13 +135,19 @@ def values_in(reason_data: str | None) -> tuple[float, ...]:
     recent = data.get("recentDatapoints") if isinstance(data, dict) else None
     if not isinstance(recent, list):
         return ()
-    return tuple(float(value) for value in reversed(recent) if _is_number(value))
+    numbers = map(_number, reversed(recent))
+    return tuple(number for number in numbers if number is not None)
 
 
-def _is_number(value: object) -> bool:
+def _number(value: object) -> float | None:
     # Reject `true`: bool is a subclass of int.
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)  # type: ignore[arg-type]
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _invoke(

@@ -111,6 +111,8 @@ def end_suppression_periods(connection: Connection, actions: AlarmActions, now: 
 
 
 def leads_to_itself(connection: Connection, name: str) -> bool:
+    if all(parent.is_suppressor for parent in store.parents_of(connection, [name])):
+        return False  # Most are named by none.
     seen: set[str] = set()
     new = store.children_of_all(connection, {name})
     while new:

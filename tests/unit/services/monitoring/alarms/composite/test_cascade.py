@@ -1,6 +1,7 @@
 """Composite alarms follow their children; cycles, deletion and suppression."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import event
@@ -158,28 +159,41 @@ def test_an_alarm_is_evaluated_after_all_its_children(alarms):
     assert alarms.history("c")[-1] == "Alarm updated from INSUFFICIENT_DATA to OK"
 
 
-def statements_of_a_change(alarms, depth):
-    """Of a change at the bottom of alarms that name each other, two on each level."""
-    for level in range(depth):
-        below = f"ALARM(x{level - 1}) OR ALARM(y{level - 1})" if level else "ALARM(a)"
-        alarms.put_composite(f"x{level}", below, AlarmActions=[])
-        alarms.put_composite(f"y{level}", below, AlarmActions=[])
+@contextmanager
+def counted_statements(alarms):
     statements = []
 
     def count(*args):
         statements.append(args[2])
 
     event.listen(alarms.database.engine, "before_cursor_execute", count)
-    alarms.set_state("a", "ALARM")
+    yield statements
     event.remove(alarms.database.engine, "before_cursor_execute", count)
-    assert alarms.state(f"x{depth - 1}") == "ALARM"
+
+
+def statements_of_levels(alarms, letter, depth):
+    """Of making alarms that name each other, two on each level, and of a change at the bottom."""
+    x, y = f"x{letter}", f"y{letter}"
+    with counted_statements(alarms) as making:
+        for level in range(depth):
+            rule = f"ALARM({x}{level - 1}) OR ALARM({y}{level - 1})" if level else "ALARM(a)"
+            for name in (x, y):
+                alarms.put_composite(f"{name}{level}", rule, AlarmActions=[])
+    with counted_statements(alarms) as changing:
+        alarms.set_state("a", "ALARM")
+    assert alarms.state(f"{x}{depth - 1}") == "ALARM"
+    for level in reversed(range(depth)):
+        for name in (x, y):
+            alarms.DeleteAlarms(AlarmNames=[f"{name}{level}"])
     alarms.set_state("a", "OK")
-    return len(statements)
+    return len(making), len(changing)
 
 
-def test_the_work_of_a_change_is_in_proportion_to_the_alarms(alarms):
-    few = statements_of_a_change(alarms, 5)
-    assert statements_of_a_change(alarms, 20) < 5 * few
+def test_the_work_is_in_proportion_to_the_alarms(alarms):
+    few = statements_of_levels(alarms, "s", 5)
+    many = statements_of_levels(alarms, "l", 20)
+    assert many[0] < 5 * few[0]
+    assert many[1] < 5 * few[1]
 
 
 def test_any_reason_data_of_a_composite_alarm(alarms):
