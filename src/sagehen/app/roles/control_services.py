@@ -59,6 +59,7 @@ from sagehen.services.sagemaker.training.records import TrainingJobRecord
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
 from sagehen.state.leadership import Leadership
+from sagehen.state.shared_secrets import share_secret
 
 __all__ = ["AlarmParts", "Inference", "Notices"]
 
@@ -131,7 +132,9 @@ class Notices:
         """
         self._is_told = is_told
         settings = start.settings
-        self.signer = load_signer(start.home.message_key)
+        key = start.home.message_key
+        share_secret(database, "key that signs messages", key, load_signer)
+        self.signer = load_signer(key)
         links = Links(public_url(settings), self.signer.certificate_path)
         self.seal = partial(seal, links=links, sign=self.signer.sign)
         self.arrivals = Arrivals(settings.max_long_polls)

@@ -541,4 +541,9 @@ CREATE TABLE leases (
 	session VARCHAR(63) NOT NULL, 
 	CONSTRAINT pk_leases PRIMARY KEY (name)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0016');
+CREATE TABLE shared_secrets (
+	name VARCHAR(64) NOT NULL, 
+	value BLOB NOT NULL, 
+	CONSTRAINT pk_shared_secrets PRIMARY KEY (name)
+);
+INSERT INTO alembic_version (version_num) VALUES ('0018');
