@@ -83,9 +83,7 @@ class Assignments:
         """Releases what is on nodes that are gone, and what nobody has asked for any more."""
         for key, assigned in list(self._nodes.items()):
             node = nodes.get(assigned.node_id)
-            if node is None or self._has_ended(key, node):
-                self.release(key)
-            elif (
+            if node is None or self._has_ended(key, node) or (
                 node.is_alive
                 and key not in node.instances
                 and key not in node.jobs
