@@ -118,6 +118,7 @@ def test_putting_again_replaces_everything_but_the_state(alarms):
             "InvalidParameterValue",
             "PromQL",
         ),
+        ({"EvaluationInterval": 60}, "InvalidParameterValue", "PromQL"),
         (
             {"EvaluationWindow": {"WallClockWindow": {"Timezone": "UTC"}}},
             "InvalidParameterValue",
