@@ -203,7 +203,7 @@ class EndpointPass:
         self._publish(rows_after(rows, planned), reports, now)
         steps = [self._step(name, planned[name], reports, now) for name in names]
         for name, step in zip(names, steps, strict=True):
-            self._draining.note_cut_off(name, step.cut_off)
+            self._draining.note(name, step.draining, step.cut_off)
         self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
         if any(step.writes for step in steps):
             rows = self._read()

@@ -98,6 +98,8 @@ class EndpointStep:
     start: tuple[InstanceSpec, ...] = ()
     """Asking the agent twice is harmless."""
     stop: tuple[str, ...] = ()
+    draining: frozenset[str] = frozenset()
+    """Instances that have left and still have requests of gateways."""
     cut_off: frozenset[str] = frozenset()
     """Those of `stop` that still have requests of gateways, as their time is over."""
     retries: Mapping[str, Retry] = field(default_factory=dict)
@@ -137,7 +139,8 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
     dropped = _dropped(after, facts.reports)
     after = tuple(instance for instance in after if instance.instance_id not in dropped) + added
     retries = _retries(after, endpoint, facts)
-    stop = _to_stop(after, facts, endpoint)
+    draining = _draining(after, facts, endpoint)
+    stop = _to_stop(after, facts, draining | facts.busy if _stays(endpoint) else frozenset())
     gone = endpoint is not None and endpoint.status is EndpointStatus.DELETING and not after
     return EndpointStep(
         endpoint=None if gone or endpoint == facts.endpoint else endpoint,
@@ -147,10 +150,11 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
         dropped=dropped,
         start=_to_start(after, facts, retries),
         stop=stop,
+        draining=draining,
         cut_off=facts.called.intersection(stop) if _stays(endpoint) else frozenset(),
         retries=retries,
         running=followed.changes if followed else (),
-        wake_at=_wake_at(after, retries, facts, endpoint),
+        wake_at=_wake_at(after, retries, facts.now, bool(draining)),
         idle_at=followed.wake_at if followed else None,
     )
 
@@ -327,25 +331,30 @@ def _to_start(
 
 
 def _to_stop(
-    instances: tuple[InstanceRecord, ...], facts: Facts, endpoint: EndpointRecord | None
+    instances: tuple[InstanceRecord, ...], facts: Facts, busy: frozenset[str]
 ) -> tuple[str, ...]:
     if facts.reports is None:
         return ()
-    stays = _stays(endpoint)
     return tuple(
         instance.instance_id
         for instance in instances
         if instance.stop_at is not None
         and _is_past(instance.stop_at, facts.now)
         and instance.state is not InstanceState.STOPPING
-        and not (stays and (instance.instance_id in facts.busy or _drains(instance, facts)))
+        and instance.instance_id not in busy
     )
 
 
-def _drains(instance: InstanceRecord, facts: Facts) -> bool:
-    """Whether an instance that leaves goes on for the requests that gateways have sent to it."""
-    return (
-        instance.stop_at is not None
+def _draining(
+    instances: tuple[InstanceRecord, ...], facts: Facts, endpoint: EndpointRecord | None
+) -> frozenset[str]:
+    """Returns the instances that leave, and go on for the requests of gateways."""
+    if not _stays(endpoint):
+        return frozenset()
+    return frozenset(
+        instance.instance_id
+        for instance in instances
+        if instance.stop_at is not None
         and instance.instance_id in facts.called
         and instance.state is not InstanceState.STOPPING
         and facts.now < instance.stop_at + facts.drain_seconds
@@ -360,10 +369,9 @@ def _is_past(stop_at: float, now: float) -> bool:
 def _wake_at(
     instances: tuple[InstanceRecord, ...],
     retries: Mapping[str, Retry],
-    facts: Facts,
-    endpoint: EndpointRecord | None,
+    now: float,
+    is_draining: bool,
 ) -> float | None:
-    now = facts.now
     failed = {
         instance.instance_id for instance in instances if instance.state is InstanceState.FAILED
     }
@@ -373,6 +381,6 @@ def _wake_at(
         if instance.stop_at is not None and instance.stop_at > now
     ]
     times += [retry.at for instance_id, retry in retries.items() if instance_id in failed]
-    if _stays(endpoint) and any(_drains(instance, facts) for instance in instances):
+    if is_draining:
         times.append(now + DRAIN_LOOK_SECONDS)
     return min(times, default=None)

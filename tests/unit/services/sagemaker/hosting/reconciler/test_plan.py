@@ -60,6 +60,7 @@ class Case:
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     cut_off: frozenset[str] = frozenset()
+    draining: frozenset[str] = frozenset()
     stop_at: dict[str, float] = field(default_factory=dict)
     wake_at: float | None = None
 
@@ -159,7 +160,7 @@ CASES = [
          stop_at=NOW), STOPPING))),
     Case("leaving: has requests", SERVING, (SERVES, (instance("i2", "d0", IN_SERVICE,
          stop_at=NOW - DRAIN + 1), IN_SERVICE)), called=frozenset({"i1", "i2"}),
-         wake_at=NOW + DRAIN_LOOK_SECONDS),
+         draining=frozenset({"i2"}), wake_at=NOW + DRAIN_LOOK_SECONDS),
     Case("leaving: has requests, and its time is over", SERVING, (SERVES, (instance("i2", "d0",
          IN_SERVICE, stop_at=NOW - DRAIN), IN_SERVICE)), called=frozenset({"i1", "i2"}),
          stop=("i2",), cut_off=frozenset({"i2"})),
@@ -237,6 +238,7 @@ def test_next_step(case: Case) -> None:
     assert {spec.instance_id for spec in step.start} == set(case.start)
     assert set(step.stop) == set(case.stop)
     assert step.cut_off == case.cut_off
+    assert step.draining == case.draining
     newly = {one.instance_id: one.stop_at for one in step.changed if one.stop_at is not None}
     assert {key: at for key, at in newly.items() if at >= NOW} == case.stop_at
     assert step.wake_at == case.wake_at
