@@ -7,6 +7,7 @@ import pytest
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS
 from sagehen.services.autoscaling.loop import ENDED_ACTION_SECONDS, ScalingLoop
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 RESOURCE = "endpoint/e/variant/v"
 HOUR = 3600.0
@@ -152,7 +153,12 @@ def test_a_start_time_is_a_run_and_the_end_time_ends_them(scaling):
 
 async def test_the_loop_runs_by_its_clock(scaling):
     put(scaling, "rate(1 minute)")
-    running = ScalingLoop(scaling.database, scaling.autoscaler, scaling.clock, "here")
+    running = ScalingLoop(
+        scaling.database,
+        scaling.autoscaler,
+        scaling.clock,
+        Leadership(scaling.database, scaling.clock, "here"),
+    )
     assert await running.turn() == LONGEST_REST_SECONDS
     scaling.pass_time(59.5)
     assert await running.turn() == 0.5
@@ -165,8 +171,9 @@ async def test_the_loop_runs_by_its_clock(scaling):
 async def test_a_run_far_off_costs_no_turns_until_it_is_due(scaling):
     put(scaling, "rate(20 minutes)")
     # As in control: its leases are no rows that it writes again and again.
-    database = Database(str(scaling.database.engine.url), locks_leases=True)
-    running = ScalingLoop(database, scaling.autoscaler, scaling.clock, "here")
+    database = Database(str(scaling.database.engine.url), by_control=True)
+    leadership = Leadership(database, scaling.clock, "here")
+    running = ScalingLoop(database, scaling.autoscaler, scaling.clock, leadership)
     steps: list[float] = []
     step = running._step
 
