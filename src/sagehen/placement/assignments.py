@@ -83,11 +83,15 @@ class Assignments:
         """Releases what is on nodes that are gone, and what nobody has asked for any more."""
         for key, assigned in list(self._nodes.items()):
             node = nodes.get(assigned.node_id)
-            if node is None or self._has_ended(key, node) or (
-                node.is_alive
-                and key not in node.instances
-                and key not in node.jobs
-                and (assigned.is_ending or now - assigned.at > UNREPORTED_SECONDS)
+            if (
+                node is None
+                or self._has_ended(key, node)
+                or (
+                    node.is_alive
+                    and key not in node.instances
+                    and key not in node.jobs
+                    and (assigned.is_ending or now - assigned.at > UNREPORTED_SECONDS)
+                )
             ):
                 self.release(key)
 

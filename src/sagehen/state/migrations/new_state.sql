@@ -539,4 +539,22 @@ CREATE TABLE transform_finished_objects (
 	failed BOOLEAN NOT NULL, 
 	CONSTRAINT pk_transform_finished_objects PRIMARY KEY (job_id, "key")
 );
-INSERT INTO alembic_version (version_num) VALUES ('0015');
+CREATE TABLE nodes (
+	node_id VARCHAR(40) NOT NULL, 
+	agent_address VARCHAR(300) NOT NULL, 
+	peer_address VARCHAR(300) NOT NULL, 
+	gateway_address VARCHAR(300) NOT NULL, 
+	resources JSON NOT NULL, 
+	has_control BOOLEAN NOT NULL, 
+	is_draining BOOLEAN NOT NULL, 
+	ray_id VARCHAR(64) NOT NULL, 
+	epoch BIGINT NOT NULL, 
+	seen_at DOUBLE NOT NULL, 
+	CONSTRAINT pk_nodes PRIMARY KEY (node_id)
+);
+CREATE TABLE cluster (
+	id INTEGER NOT NULL, 
+	authority TEXT NOT NULL, 
+	CONSTRAINT pk_cluster PRIMARY KEY (id)
+);
+INSERT INTO alembic_version (version_num) VALUES ('0017');

@@ -14,6 +14,7 @@ from sagehen.frame import tags
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
 from sagehen.frame.context import Record
 from sagehen.frame.instance_types import is_serverless
+from sagehen.frame.routes import NodeRoute
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
@@ -57,7 +58,7 @@ from sagehen.services.sagemaker.offline_results.stores import (
 from sagehen.state.database import Database
 from sagehen.state.leases import Lease
 
-__all__ = ["EndpointPass", "InstanceRequests", "OnDemand"]
+__all__ = ["ClusterNodes", "EndpointPass", "InstanceRequests", "OnDemand"]
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +126,15 @@ class OnDemand:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterNodes:
+    """The machines of a cluster. Both functions are called in a thread."""
+
+    routes: Callable[[], Mapping[str, NodeRoute]]
+    leaving: Callable[[], frozenset[str]]
+    """returns ids of instances that others replace before they stop"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InstanceRequests:
     """Requests to the agent, and when the next pass is due."""
 
@@ -150,7 +160,10 @@ class EndpointPass:
         new_id: Callable[[], str],
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
+        cluster: ClusterNodes | None = None,
     ) -> None:
+        self._cluster = cluster
+        self._leads = False
         self._on_routes = on_routes
         self._on_demand = on_demand
         self._room = Room()
@@ -182,6 +195,9 @@ class EndpointPass:
             OSError: the routes cannot be written; nothing may be stopped before that.
         """
         self._busy, self._stores = busy, stores
+        if not self._leads and self._cluster is not None:
+            self._routes.read_again()
+        self._leads = True
         rows = self._rows = self._read()
         if self._on_demand is not None:
             self._room = self._on_demand.room(rows)
@@ -217,9 +233,10 @@ class EndpointPass:
         )
 
     def stand_by(self, leader: str) -> None:
-        """Empty the routes while `leader` works on the endpoints: its instances cannot be reached
-        from here."""
-        if self._routes.publish({}, leader):
+        """Empties the routes while `leader` works on the endpoints: its instances cannot be reached
+        from here. In a cluster they can, and the leader sends the routes."""
+        self._leads = False
+        if self._cluster is None and self._routes.publish({}, leader):
             self._on_routes()
 
     def _read(self) -> EndpointRows:
@@ -227,11 +244,14 @@ class EndpointPass:
             return read_rows(connection)
 
     def _publish(self, rows: EndpointRows, reports: Reports | None, now: float) -> None:
+        if reports is None and self._cluster is not None:
+            return  # rows do not say on which node an instance is
         before = self._routes.routes
         routes = build_routes(
             rows.endpoints.values(), rows.instances, reports, before, self._stores
         )
-        if self._routes.publish(routes):
+        nodes = self._cluster.routes() if self._cluster is not None else None
+        if self._routes.publish(routes, nodes=nodes):
             self._departures.note(before, routes, now)
             self._on_routes()
 
@@ -254,6 +274,7 @@ class EndpointPass:
             reports=reports,
             retries=self._retries,
             busy=self._busy,
+            leaving=self._cluster.leaving() if self._cluster is not None else frozenset(),
             stores=self._stores,
             uses=self._on_demand.uses(endpoint, self._rows) if self._on_demand else {},
             room=self._room,

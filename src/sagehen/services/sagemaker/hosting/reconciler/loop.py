@@ -17,7 +17,11 @@ from sagehen.frame.container_specs import (
 )
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
+    ClusterNodes,
+    EndpointPass,
+    OnDemand,
+)
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.services.sagemaker.offline_results.stores import StoreRequest, StoreStates
 from sagehen.state.database import Database
@@ -67,6 +71,7 @@ class EndpointLoop(LeasedLoop):
         busy: Callable[[], frozenset[str]] = frozenset,
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
+        cluster: ClusterNodes | None = None,
     ) -> None:
         """Args:
         busy: ids of instances that finish their work before they are stopped, unless their
@@ -84,6 +89,7 @@ class EndpointLoop(LeasedLoop):
             lambda: new_instance_id(chosen),
             on_routes,
             on_demand,
+            cluster,
         )
         self._idle_timer: asyncio.TimerHandle | None = None
         self._instances = AgentInstances(agent, InstanceOwner.ENDPOINT, clock, self._wake.set)

@@ -63,6 +63,8 @@ class Facts:
     """By id: instances that failed in service."""
     busy: frozenset[str] = frozenset()
     """Ids of instances with asynchronous requests, which may take an hour."""
+    leaving: frozenset[str] = frozenset()
+    """Ids of instances on machines that are drained: others replace them first."""
     stores: StoreStates = NO_STORES
     uses: Mapping[str, VariantUse] = field(default_factory=dict)
     """By name: calls to variants that start on demand."""
@@ -110,13 +112,14 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
     followed = _follow(endpoint, active, facts)
     endpoint = followed.endpoint if followed else None
     desired = desired_variants(endpoint)
-    surplus = _surplus(active, desired, facts.busy)
+    surplus = _surplus(active, desired, facts.busy, facts.leaving)
     stop_at = facts.now + _drain_seconds(endpoint)
     after = tuple(
         _retired(instance, stop_at, facts.now) if instance.instance_id in surplus else instance
         for instance in observed
     )
-    added = _missing(endpoint.name, desired, after, new_id) if endpoint else ()
+    staying = tuple(each for each in after if each.instance_id not in facts.leaving)
+    added = _missing(endpoint.name, desired, staying, new_id) if endpoint else ()
     dropped = _dropped(after, facts.reports)
     after = tuple(instance for instance in after if instance.instance_id not in dropped) + added
     retries = _retries(after, endpoint, facts)
@@ -175,8 +178,10 @@ def _surplus(
     active: tuple[InstanceRecord, ...],
     desired: Mapping[VariantKey, VariantPlan],
     busy: frozenset[str],
+    leaving: frozenset[str],
 ) -> set[str]:
-    """Returns the ids of excess instances; those in service are kept first, then busy ones."""
+    """Returns the ids of excess instances; those in service are kept first, then busy ones. Those
+    that leave are kept until as many others are in service."""
     groups: defaultdict[VariantKey, list[InstanceRecord]] = defaultdict(list)
     for instance in active:
         groups[variant_key(instance)].append(instance)
@@ -190,7 +195,11 @@ def _surplus(
             )
         )
         keep = desired[key].instance_count if key in desired else 0
-        surplus.update(instance.instance_id for instance in group[keep:])
+        staying = [each for each in group if each.instance_id not in leaving]
+        serving = sum(each.state is InstanceState.IN_SERVICE for each in staying[:keep])
+        departing = [each for each in group if each.instance_id in leaving]
+        excess = (*staying[keep:], *departing[keep - serving :])
+        surplus.update(instance.instance_id for instance in excess)
     return surplus
 
 

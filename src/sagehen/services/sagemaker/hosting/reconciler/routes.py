@@ -20,6 +20,7 @@ from sagehen.frame.routes import (
     ContainerRoute,
     ExecutionMode,
     InstanceRoute,
+    NodeRoute,
     OnDemandRoute,
     Route,
     RouteTable,
@@ -186,6 +187,7 @@ def _from_report(report: InstanceReport) -> InstanceRoute | None:
         slots=slots,
         run_id=report.run_id,
         containers=containers,
+        node_id=report.node_id,
     )
 
 
@@ -320,17 +322,32 @@ class RouteFile:
     def routes(self) -> dict[str, Route]:
         return self._published.routes if self._published else {}
 
-    def publish(self, routes: dict[str, Route], leader: str | None = None) -> bool:
+    def read_again(self) -> None:
+        """Goes on from what another control has sent here meanwhile."""
+        self._published = _read(self._path)
+
+    def publish(
+        self,
+        routes: dict[str, Route],
+        leader: str | None = None,
+        nodes: Mapping[str, NodeRoute] | None = None,
+    ) -> bool:
         """Replace the table atomically; returns False if nothing changed.
 
         Args:
             leader: the other control that works on the endpoints, if any.
+            nodes: all machines of a cluster.
         """
         before = self._published
-        if before is not None and (before.routes, before.leader) == (routes, leader):
+        by_id = dict(nodes or {})
+        if before is not None and (before.routes, before.leader, before.nodes) == (
+            routes,
+            leader,
+            by_id,
+        ):
             return False
         version = before.version + 1 if before else 1
-        table = RouteTable(routes=routes, version=version, leader=leader)
+        table = RouteTable(routes=routes, version=version, leader=leader, nodes=by_id)
         temporary = self._path.with_name(self._path.name + ".new")
         temporary.write_bytes(msgspec.json.encode(table))
         os.replace(temporary, self._path)
