@@ -119,17 +119,17 @@ def take_keys(home: Home, keys: Credentials, token: str) -> None:
     wanted = {
         home.credentials: msgspec.json.encode(
             {"access_key": keys.access_key, "secret_key": keys.secret_key}
-        ).decode(),
-        home.token: token,
+        ),
+        home.token: token.encode(),
     }
     if home.credentials.exists() and load_credentials(home.credentials) != keys:
         raise HomeError(
             f"The home {home.path} has keys of its own, which are not those of the cluster. Join "
             "the cluster with an empty home: --home."
         )
-    for path, text in wanted.items():
+    for path, secret in wanted.items():
         if not path.exists():
-            write_secret(path, text)
+            write_secret(path, secret)
 
 
 def prepare_authority(home: Home, join: JoinToken | None) -> Authority:
@@ -147,7 +147,7 @@ def prepare_authority(home: Home, join: JoinToken | None) -> Authority:
         ("authority-key.pem", authority.key_pem),
     ):
         (home.cluster / name).unlink(missing_ok=True)
-        write_secret(home.cluster / name, content.decode())
+        write_secret(home.cluster / name, content)
     return authority
 
 
@@ -184,7 +184,7 @@ def node_id_of(home: Home) -> str:
     if not home.node_id.exists():
         host = _NOT_IN_IDS.sub("-", socket.gethostname().lower()).strip("-")[:24] or "node"
         home.cluster.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_secret(home.node_id, f"{host}-{secrets.token_hex(4)}")
+        write_secret(home.node_id, f"{host}-{secrets.token_hex(4)}".encode())
     return home.node_id.read_text().strip()
 
 

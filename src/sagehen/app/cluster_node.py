@@ -60,7 +60,7 @@ async def _run(start: NodeStart, folder: Path, host: str) -> None:
     with keeping_private() as umask, locked(home), ExitStack() as stack:
         take_keys(home, start.keys, start.token)
         home.cluster.mkdir(mode=0o700, exist_ok=True)
-        write_secret(home.node_id, start.node_id)
+        write_secret(home.node_id, start.node_id.encode())
         listeners = stack.enter_context(listening(settings))
         port = listeners[0].getsockname()[1]
         node = stack.enter_context(prepare_node(home, host, port, start.certificate))

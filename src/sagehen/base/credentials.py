@@ -39,13 +39,13 @@ def make_credentials(path: Path) -> Credentials:
             "access_key": "AKSH" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(16)),
             "secret_key": secrets.token_urlsafe(30),
         }
-        write_secret(path, json.dumps(keys))
+        write_secret(path, json.dumps(keys).encode())
     return load_credentials(path)
 
 
 def make_token(path: Path) -> None:
     if not path.exists():
-        write_secret(path, secrets.token_urlsafe(30))
+        write_secret(path, secrets.token_urlsafe(30).encode())
 
 
 def load_token(path: Path) -> str:
@@ -64,14 +64,14 @@ def load_token(path: Path) -> str:
     return token
 
 
-def write_secret(path: Path, text: str) -> None:
-    """Replaces a file that only this user may read."""
+def write_secret(path: Path, secret: bytes) -> None:
+    """Writes a file that only its owner may read, all or nothing."""
     # A crash must not leave a partial key.
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secret)
         file.flush()
         os.fsync(descriptor)
     draft.replace(path)

@@ -56,6 +56,10 @@ class ClusterParts:
         )
         self.paths = NodePaths(database, self.fleet, SYSTEM)
 
+    def hint(self) -> None:
+        """Has the nodes looked at now."""
+        self._loop.hint()
+
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         return [self._loop.run()]
 

@@ -34,7 +34,7 @@ from sagehen.services.monitoring.alarms.transitions import (
     invoke_policies,
 )
 from sagehen.state.database import Database
-from sagehen.state.leases import Lease
+from sagehen.state.leases import WriteCheck
 from sagehen.wire.errors import AwsError
 
 __all__ = ["EvaluationPass", "Seen", "minute_of", "seconds_to_next"]
@@ -77,7 +77,7 @@ class _Step(NamedTuple):
 class EvaluationPass:
     """Takes passes, one at a time."""
 
-    def __init__(self, database: Database, lease: Lease, actions: AlarmActions) -> None:
+    def __init__(self, database: Database, lease: WriteCheck, actions: AlarmActions) -> None:
         self._database = database
         self._lease = lease
         self._actions = actions
@@ -138,7 +138,7 @@ class EvaluationPass:
 
     def _write_together(self, steps: Sequence[_Step], now: float) -> None:
         with self._database.write() as connection:
-            self._lease.renew(connection, now)
+            self._lease.check(connection, now)
             present = store.get_some(connection, [step.record.name for step in steps], lock=True)
             changed = []
             for step in steps:

@@ -56,7 +56,7 @@ from sagehen.services.sagemaker.offline_results.stores import (
     requested_stores,
 )
 from sagehen.state.database import Database
-from sagehen.state.leases import Lease
+from sagehen.state.leases import WriteCheck
 
 __all__ = ["ClusterNodes", "EndpointPass", "InstanceRequests", "OnDemand"]
 
@@ -156,7 +156,7 @@ class EndpointPass:
         self,
         database: Database,
         routes: RouteFile,
-        lease: Lease,
+        lease: WriteCheck,
         new_id: Callable[[], str],
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
@@ -288,7 +288,7 @@ class EndpointPass:
         if not planned.writes:
             return planned
         with self._database.write() as connection:
-            self._lease.renew(connection, now)
+            self._lease.check(connection, now)
             endpoint = endpoints.get_for_update(connection, name)
             of_endpoint = instances.of_endpoint(connection, name)
             step = plan(self._facts(endpoint, of_endpoint, reports, now), self._new_id)

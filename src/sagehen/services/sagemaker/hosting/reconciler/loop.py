@@ -25,6 +25,7 @@ from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.services.sagemaker.offline_results.stores import StoreRequest, StoreStates
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 __all__ = [
     "LEASE_NAME",
@@ -66,7 +67,7 @@ class EndpointLoop(LeasedLoop):
         stores: ResultStores,
         home: Home,
         clock: Clock,
-        holder: str,
+        leadership: Leadership,
         source: random.Random | None = None,
         busy: Callable[[], frozenset[str]] = frozenset,
         on_routes: Callable[[], None] = lambda: None,
@@ -78,7 +79,7 @@ class EndpointLoop(LeasedLoop):
             endpoint is deleted.
         on_routes: called after the route table changes, from any thread.
         """
-        super().__init__(database, clock, LEASE_NAME, holder)
+        super().__init__(database, clock, LEASE_NAME, leadership)
         chosen = source or random.SystemRandom()
         self._stores = stores
         self._busy = busy
