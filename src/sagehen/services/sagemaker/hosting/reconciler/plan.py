@@ -78,6 +78,8 @@ class Facts:
     """Ids of instances with requests of gateways."""
     drain_seconds: float = 0.0
     """The longest time that an instance goes on for these after it has left the routes."""
+    leaving: frozenset[str] = frozenset()
+    """Ids of instances on machines that are drained: others replace them first."""
     stores: StoreStates = NO_STORES
     uses: Mapping[str, VariantUse] = field(default_factory=dict)
     """By name: calls to variants that start on demand."""
@@ -135,7 +137,8 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
         _retired(instance, stop_at, facts.now) if instance.instance_id in surplus else instance
         for instance in observed
     )
-    added = _missing(endpoint.name, desired, after, new_id) if endpoint else ()
+    staying = tuple(each for each in after if each.instance_id not in facts.leaving)
+    added = _missing(endpoint.name, desired, staying, new_id) if endpoint else ()
     dropped = _dropped(after, facts.reports)
     after = tuple(instance for instance in after if instance.instance_id not in dropped) + added
     retries = _retries(after, endpoint, facts)
@@ -200,7 +203,8 @@ def _surplus(
     facts: Facts,
 ) -> set[str]:
     """Returns the ids of excess instances; those in service are kept first, then busy ones, then
-    those with requests."""
+    those with requests. Those that leave are kept until as many others are in service."""
+    leaving = facts.leaving
     groups: defaultdict[VariantKey, list[InstanceRecord]] = defaultdict(list)
     for instance in active:
         groups[variant_key(instance)].append(instance)
@@ -215,7 +219,11 @@ def _surplus(
             )
         )
         keep = desired[key].instance_count if key in desired else 0
-        surplus.update(instance.instance_id for instance in group[keep:])
+        staying = [each for each in group if each.instance_id not in leaving]
+        serving = sum(each.state is InstanceState.IN_SERVICE for each in staying[:keep])
+        departing = [each for each in group if each.instance_id in leaving]
+        excess = (*staying[keep:], *departing[keep - serving :])
+        surplus.update(instance.instance_id for instance in excess)
     return surplus
 
 

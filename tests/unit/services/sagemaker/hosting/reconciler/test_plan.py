@@ -306,3 +306,40 @@ def test_leftovers_are_what_no_row_speaks_of() -> None:
     )}  # fmt: skip
 
     assert leftovers({"i1"}, reports) == ("i2",)
+
+
+def test_an_instance_that_leaves_is_replaced_before_it_stops():
+    def step(*observed):
+        facts = Facts(
+            endpoint=SERVING,
+            instances=tuple(row for row, _ in observed),
+            reports={row.instance_id: report(row.instance_id, state) for row, state in observed},
+            retries={},
+            leaving=frozenset({"i1"}),
+            now=NOW,
+        )
+        return make_plan(facts, counted_ids())
+
+    first = step(SERVES)
+    assert [each.instance_id for each in first.added] == ["new-1"]
+    assert (first.changed, first.stop) == ((), ())
+    starting = step(SERVES, (instance("i2", "d1"), STARTING))
+    assert (starting.added, starting.changed, starting.stop) == ((), (), ())
+    served = step(SERVES, SERVES_TOO)
+    assert {each.instance_id: each.stop_at for each in served.changed} == {"i1": SOON}
+    assert served.added == ()
+
+
+def test_of_several_that_leave_as_many_stop_as_are_replaced():
+    rows = [instance(f"i{number}", "d1", IN_SERVICE) for number in range(1, 5)]
+    facts = Facts(
+        endpoint=endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 3)),
+        instances=tuple(rows),
+        reports={row.instance_id: report(row.instance_id, IN_SERVICE) for row in rows},
+        retries={},
+        leaving=frozenset({"i1", "i2", "i3"}),
+        now=NOW,
+    )
+    step = make_plan(facts, counted_ids())
+    assert [each.instance_id for each in step.changed] == ["i3"]
+    assert len(step.added) == 2
