@@ -1,5 +1,6 @@
 """Control's client of this machine's agent, over its Unix socket."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlencode
@@ -13,6 +14,7 @@ from sagehen.agent.messages import (
     LoadedModel,
     LoadRequest,
     Sample,
+    WarmRequest,
 )
 from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
 from sagehen.frame.container_specs import InstanceSpec
@@ -51,6 +53,11 @@ class AgentClient:
         response = await self._request("DELETE", f"/instances/{quote(instance_id, safe='')}")
         if response.status != 404:
             self._check(response)
+
+    async def keep_warm(self, images: Sequence[str]) -> None:
+        """Has the node prepare for starts of containers of these images, and of no others."""
+        body = msgspec.json.encode(WarmRequest(images=tuple(images)))
+        self._check(await self._request("PUT", "/warm-images", body))
 
     async def load_model(
         self, instance_id: str, target_model: str, wait_seconds: float = 60

@@ -19,11 +19,15 @@ from sagehen.frame.container_specs import InstanceSpec
 
 __all__ = ["InstanceUsage"]
 
+_FORKED, _ORDINARY = "forked", "ordinary"
+_STARTS = (_FORKED, _ORDINARY)
+
 
 class InstanceUsage:
     def __init__(self, spec: InstanceSpec, node: Node) -> None:
         self._spec = spec
         self._past_hits: Counter[InstanceLimit] = Counter()
+        self._starts: Counter[str] = Counter()
         self._utilization = Utilization(
             choose_limits(spec.instance_type, node.settings), node.home.path, node.clock
         )
@@ -44,20 +48,24 @@ class InstanceUsage:
         return [
             *(self._sample(name, value) for name, value in values.items()),
             *(self._sample("InstanceLimitHits", hits[limit], limit) for limit in InstanceLimit),
+            *(self._sample("ContainerStarts", self._starts[kind], kind) for kind in _STARTS),
         ]
+
+    def count_start(self, container: RunningContainer) -> None:
+        self._starts[_FORKED if container.process.is_forked else _ORDINARY] += 1
 
     def keep_hits(self, ended: Sequence[RunningContainer]) -> None:
         """Adds the hits of containers that have ended to those of earlier ones."""
         self._past_hits.update(_hits(ended))
 
-    def _sample(self, name: str, value: float, limit: InstanceLimit | None = None) -> Sample:
+    def _sample(self, name: str, value: float, detail: str | None = None) -> Sample:
         return Sample(
             name=name,
             endpoint=self._spec.endpoint_name,
             variant=self._spec.variant_name,
             instance=self._spec.instance_id,
             value=value,
-            limit=limit,
+            detail=detail,
         )
 
 
