@@ -20,6 +20,7 @@ from sagehen.services.sagemaker.hosting.reconciler.loop import (
 from sagehen.services.sagemaker.hosting.reconciler.routes import routed_ids
 from sagehen.services.sagemaker.hosting.records import EndpointRecord, EndpointStatus
 from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
+from sagehen.state.leadership import Leadership
 from support.fleet import NAME, deployment, endpoint
 from support.offline_results import MemoryBuilds
 
@@ -39,7 +40,13 @@ class Control:
         self.store_builds = MemoryBuilds(home.offline_results)
         self.builds = StoreBuilds(home.offline_results, self.store_builds.build, clock)
         self.loop = EndpointLoop(
-            database, agent, self.builds, home, clock, holder, random.Random(holder)
+            database,
+            agent,
+            self.builds,
+            home,
+            clock,
+            Leadership(database, clock, holder),
+            random.Random(holder),
         )
         self.builds.on_change = self.loop.hint
         self.passes = 0

@@ -19,6 +19,7 @@ from sagehen.frame.statistics import Series, of_values
 from sagehen.services.monitoring.cloudwatch.sample_store import add
 from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
+from sagehen.state.leadership import Leadership
 from sagehen.wire.services import service
 from sagehen.wire.validation.validate import validate
 from support.fixtures.api import Server
@@ -44,17 +45,25 @@ class ScalingWorld:
     def restart(self) -> None:
         """All objects anew, as after a kill of control."""
         settings = self.server.settings
+        leadership = Leadership(self.database, self.clock, "here")
         self._alarms = AlarmParts(
-            settings, self.database, "here", lambda *called: self._scaling.invoke(*called)
+            settings, self.database, leadership, lambda *called: self._scaling.invoke(*called)
         )
         arns = self._make_plain_call().arns
         managed = self._alarms.managed
         self._scaling = Scaling(
-            self.database, arns, lambda _: self.call(), managed, self.clock, "here", lambda: None
+            self.database,
+            arns,
+            lambda _: self.call(),
+            managed,
+            self.clock,
+            leadership,
+            lambda: None,
         )
         for loop in (self._alarms._loop, self._scaling._loop):
+            lease: Any = loop._lease.lease
             with self.database.write() as connection:
-                loop._lease.lease.acquire(connection, self.clock.now())
+                lease.acquire(connection, self.clock.now())
 
     def call(self) -> RequestContext:
         return replace(

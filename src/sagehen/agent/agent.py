@@ -38,6 +38,7 @@ from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
 from sagehen.frame.container_specs import InstanceOwner, InstanceSpec, InstanceState
 from sagehen.frame.gpus import GpuList
+from sagehen.frame.nodes import RunningSpecs
 from sagehen.frame.s3_locations import Location
 from sagehen.services.s3.storage import ObjectStore
 from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
@@ -123,7 +124,9 @@ class Agent:
         networks: NetworkSupport = NO_NETWORKS,
         fork_servers: ForkServers | None = None,
         problems: Callable[[], Awaitable[list[str]]] | None = None,
+        check_lease: Callable[[], None] = lambda: None,
     ) -> None:
+        """`check_lease` is that of JobContext."""
         artifacts = ArtifactCache(
             home.artifacts,
             StoredModelData(objects),
@@ -152,6 +155,7 @@ class Agent:
                 networks=self._node.networks,
                 gpus=self._node.gpus,
                 image_environments=self._node.image_environments,
+                check_lease=check_lease,
             )
         )
         self._warm_images: WarmImages | None = None
@@ -233,6 +237,27 @@ class Agent:
         task = asyncio.create_task(self._remove(self._find(instance_id)))
         self._stops.add(task)
         task.add_done_callback(self._stops.discard)
+
+    def stop_jobs(self) -> None:
+        """Ends training jobs at once, and stops the instances of transform jobs."""
+        self.jobs.kill_all()
+        self._delete_all(InstanceOwner.TRANSFORM_JOB)
+
+    def stop_instances(self) -> None:
+        """Stops everything that runs here."""
+        self.jobs.kill_all()
+        for owner in InstanceOwner:
+            self._delete_all(owner)
+
+    def _delete_all(self, owner: InstanceOwner) -> None:
+        for instance in list(self._instances.values()):
+            if instance.spec.owner is owner:
+                self.delete(instance.spec.instance_id)
+
+    def specs(self) -> RunningSpecs:
+        """The specs of everything that runs here."""
+        instances = tuple(instance.spec for instance in self._instances.values())
+        return RunningSpecs(instances=instances, jobs=self.jobs.specs())
 
     async def load_model(
         self,

@@ -24,6 +24,7 @@ from sagehen.base.errors import (
     ArtifactError,
     ArtifactMissing,
     ArtifactRejected,
+    Conflict,
     Invalid,
     LimitExceeded,
     NotFound,
@@ -33,7 +34,14 @@ from sagehen.base.errors import (
 from sagehen.frame.container_specs import InstanceSpec
 from sagehen.frame.job_specs import JobSpec, StopRequest
 
-__all__ = ["answer_json", "answer_list", "create_app", "job_routes", "read_body"]
+__all__ = [
+    "answer_error",
+    "answer_json",
+    "answer_list",
+    "create_app",
+    "job_routes",
+    "read_body",
+]
 
 MAX_BODY_BYTES = 2**20
 
@@ -157,7 +165,7 @@ def create_app(agent: Agent, missing_walls: Sequence[str] = ()) -> Starlette:
             Route("/walls/missing", routes.missing_walls, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
         ],
-        exception_handlers={SagehenError: _answer_error},
+        exception_handlers={SagehenError: answer_error},
     )
 
 
@@ -229,6 +237,7 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
     (ModelRefused, 424, "ModelError"),
     (Invalid, 400, "ValidationError"),
     (NotFound, 404, "NotFound"),
+    (Conflict, 409, "Conflict"),
     (ArtifactMissing, 400, "ValidationError"),
     (ArtifactRejected, 400, "ValidationError"),
     (ArtifactError, 503, "ServiceUnavailable"),
@@ -237,7 +246,7 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
 """first match; other errors are internal"""
 
 
-async def _answer_error(request: Request, error: Exception) -> Response:
+async def answer_error(request: Request, error: Exception) -> Response:
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
             return answer_json(ErrorMessage(code=code, message=str(error)), status)

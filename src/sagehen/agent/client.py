@@ -1,6 +1,7 @@
-"""Control's client of this machine's agent, over its Unix socket."""
+"""Control's client of this machine's agent, over its Unix socket, and of other machines' agents,
+over TLS."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlencode
@@ -16,13 +17,22 @@ from sagehen.agent.messages import (
     Sample,
     WarmRequest,
 )
+from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
 from sagehen.frame.container_specs import InstanceSpec
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
-from sagehen.http1.call import LocalAnswer, call_once
+from sagehen.frame.nodes import (
+    EPOCH_HEADER,
+    LeaseAnswer,
+    LeaseRequest,
+    NodeDescription,
+    RunningSpecs,
+)
+from sagehen.http1.call import LocalAnswer, call_once, exchange
+from sagehen.http1.pool import Pool, Tls
 
-__all__ = ["AgentClient"]
+__all__ = ["AgentClient", "NodeClient"]
 
 TIMEOUT_SECONDS = 10.0
 """besides the requested wait"""
@@ -139,6 +149,55 @@ class AgentClient:
         except msgspec.MsgspecError:
             message = response.text
         raise _ERRORS.get(response.status, Unavailable)(message or f"HTTP {response.status}")
+
+
+class NodeClient(AgentClient):
+    """The leading control's client of a node of its cluster.
+
+    Args:
+        address: `host:port`.
+        epoch: returns the epoch of this control; raises Unavailable while it does not lead.
+    """
+
+    def __init__(self, address: str, tls: Tls, epoch: Callable[[], int], clock: Clock) -> None:
+        self._clock = clock
+        self._epoch = epoch
+        self._pool = Pool(f"tcp:{address}", clock, tls=tls)
+
+    async def describe(self) -> NodeDescription:
+        return self._decode(await self._request("GET", "/node"), NodeDescription)
+
+    async def specs(self) -> RunningSpecs:
+        return self._decode(await self._request("GET", "/specs"), RunningSpecs)
+
+    async def renew_lease(self, request: LeaseRequest, timeout_seconds: float) -> LeaseAnswer:
+        self._pool.close_idle(self._clock.monotonic())
+        body = msgspec.json.encode(request)
+        return self._decode(await self._send("POST", "/lease", body, timeout_seconds), LeaseAnswer)
+
+    async def put_routes(self, table: bytes) -> None:
+        self._check(await self._request("PUT", "/routes", table))
+
+    def close(self) -> None:
+        self._pool.abort()
+
+    async def _request(
+        self, method: str, path: str, body: bytes = b"", *, wait_seconds: float = 0
+    ) -> LocalAnswer:
+        return await self._send(method, path, body, TIMEOUT_SECONDS + wait_seconds)
+
+    async def _send(
+        self, method: str, path: str, body: bytes, timeout_seconds: float
+    ) -> LocalAnswer:
+        lines = [
+            f"{method} {path} HTTP/1.1",
+            "Host: localhost",
+            f"{EPOCH_HEADER}: {self._epoch()}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        ]
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode()
+        return await exchange(self._pool, [head, body], f"{method} {path}", timeout_seconds)
 
 
 def _query(since: int | None, wait_seconds: float) -> str:

@@ -14,13 +14,13 @@ from pathlib import Path
 from sagehen.app.supervisor import Role, Supervisor
 from sagehen.base.address import client_url, reachable_urls
 from sagehen.base.clock import SYSTEM, Clock
-from sagehen.base.credentials import Credentials, make_credentials, make_token
+from sagehen.base.credentials import Credentials, load_credentials, make_credentials, make_token
 from sagehen.base.errors import Unavailable
 from sagehen.base.home import Home, keeping_private, locked, prepare_home
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import partition_of
 from sagehen.gateway.routing.inflight import clear_row, create_inflight_table
-from sagehen.state.opening import open_state
+from sagehen.state.opening import open_state, sqlite_file
 
 __all__ = ["RunningServer", "choose_partition", "client_url", "running_server"]
 
@@ -66,8 +66,7 @@ async def running_server(
         # The old instances are gone, and another server may serve the endpoints.
         home.routes.unlink(missing_ok=True)
         await asyncio.to_thread(open_state, settings)
-        credentials = make_credentials(home.credentials)
-        make_token(home.token)
+        credentials = await asyncio.to_thread(_make_keys, settings, home, report)
         url = client_url(settings.host, listeners[0].getsockname()[1])
         create_inflight_table(home.inflight_table, len(listeners))
         roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
@@ -86,6 +85,27 @@ async def running_server(
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()
+
+
+def _make_keys(settings: Settings, home: Home, report: Callable[[str], None]) -> Credentials:
+    """Makes missing keys; homes that share a state in PostgreSQL get those of the state."""
+    if sqlite_file(settings) is not None:
+        make_token(home.token)
+        return make_credentials(home.credentials)
+    from sagehen.state.database import Database
+    from sagehen.state.shared_secrets import share_secret
+
+    database = Database(settings.state_url)
+    try:
+        if share_secret(database, "access key", home.credentials, make_credentials):
+            report(
+                "This home had another access key than its state. It now has the state's, as all "
+                f"homes that share it: sagehen env --home {home.path}"
+            )
+        share_secret(database, "token", home.token, make_token)
+    finally:
+        database.close()
+    return load_credentials(home.credentials)
 
 
 def choose_partition(settings: Settings) -> str:

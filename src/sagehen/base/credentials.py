@@ -9,7 +9,14 @@ from pathlib import Path
 
 from sagehen.base.errors import HomeError
 
-__all__ = ["Credentials", "load_credentials", "load_token", "make_credentials", "make_token"]
+__all__ = [
+    "Credentials",
+    "load_credentials",
+    "load_token",
+    "make_credentials",
+    "make_token",
+    "write_secret",
+]
 
 _KEY_ALPHABET = string.ascii_uppercase + "234567"
 
@@ -32,13 +39,13 @@ def make_credentials(path: Path) -> Credentials:
             "access_key": "AKSH" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(16)),
             "secret_key": secrets.token_urlsafe(30),
         }
-        _write_secret(path, json.dumps(keys))
+        write_secret(path, json.dumps(keys).encode())
     return load_credentials(path)
 
 
 def make_token(path: Path) -> None:
     if not path.exists():
-        _write_secret(path, secrets.token_urlsafe(30))
+        write_secret(path, secrets.token_urlsafe(30).encode())
 
 
 def load_token(path: Path) -> str:
@@ -57,13 +64,14 @@ def load_token(path: Path) -> str:
     return token
 
 
-def _write_secret(path: Path, text: str) -> None:
+def write_secret(path: Path, secret: bytes) -> None:
+    """Writes a file that only its owner may read, all or nothing."""
     # A crash must not leave a partial key.
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(secret)
         file.flush()
         os.fsync(descriptor)
     draft.replace(path)

@@ -161,8 +161,20 @@ class Home:
         names = ("state.db", "state.db-wal", "state.db-shm", "state.db-journal", "sagehen.toml")
         replaced = self.path.glob(f"{REPLACED_PREFIX}*")
         stores = (self.objects, self.offline_results)
-        private = (self.credentials, self.token, self.message_key, *stores, *replaced)
+        keys = (self.credentials, self.token, self.message_key, self.cluster)
+        private = (*keys, *stores, *replaced)
         return (*private, *(self.path / name for name in names))
+
+    @property
+    def cluster(self) -> Path:
+        """The node's certificate and id in a cluster; missing on a machine of its own. Has mode
+        0700."""
+        return self.path / "cluster"
+
+    @property
+    def node_id(self) -> Path:
+        """Holds the node's id in the cluster."""
+        return self.cluster / "node-id"
 
     @property
     def docker_id(self) -> Path:

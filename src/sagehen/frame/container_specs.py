@@ -102,6 +102,8 @@ class InstanceReport(msgspec.Struct, frozen=True, kw_only=True):
     owner: InstanceOwner = InstanceOwner.ENDPOINT
     setup_seconds: float = 0.0
     """how long the last start took until the instance could serve, with its downloads"""
+    node_id: str = ""
+    """the node that runs it, as control fills in; empty on a machine of its own"""
 
 
 def write_end(path: Path, run_id: str, reason: str | None) -> None:

@@ -17,7 +17,8 @@ from sagehen.base.errors import SagehenError
 from sagehen.base.retry import AWAY, Backoff
 from sagehen.state.commits import IdleCheck
 from sagehen.state.database import Database
-from sagehen.state.leases import HeldLease, LeaseLost
+from sagehen.state.leadership import Leadership
+from sagehen.state.leases import LeaseLost
 
 __all__ = ["LONGEST_REST_SECONDS", "LeasedLoop", "keep_sweeping"]
 
@@ -31,16 +32,20 @@ LONGEST_ERROR_SECONDS = 10.0
 class LeasedLoop(ABC):
     """The base of the reconcile loops for endpoints and training jobs."""
 
-    def __init__(self, database: Database, clock: Clock, lease_name: str, holder: str) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, lease_name: str, leadership: Leadership
+    ) -> None:
         self.first_look = asyncio.Event()
         """set when the first turn has ended, well or not"""
         self._clock = clock
-        self._lease = HeldLease(database, clock, lease_name, holder)
+        self._lease = leadership.lease(lease_name)
         self._wake = Wake()
         self._idle = IdleCheck(database.commits, clock)
         self._waits = False
         """another control holds the lease, and this is logged"""
         self._backoff = Backoff(FIRST_ERROR_SECONDS, LONGEST_ERROR_SECONDS)
+        leadership.on_change(self.hint)
+        database.commits.on_change(self.hint)
 
     @abstractmethod
     def companions(self) -> Sequence[Coroutine[Any, Any, None]]:
@@ -113,7 +118,7 @@ class LeasedLoop(ABC):
     async def _hold_lease(self) -> bool:
         held = await self._lease.hold()
         if not held and not self._waits:
-            extra = {"action": "stand_by", "lease": self._lease.lease.name}
+            extra = {"action": "stand_by", "lease": self._lease.name}
             log.info("Another control reconciles; this one waits.", extra=extra)
         self._waits = not held
         return held

@@ -18,6 +18,7 @@ __all__ = [
     "ContainerRoute",
     "ExecutionMode",
     "InstanceRoute",
+    "NodeRoute",
     "OfflineRoute",
     "OnDemandRoute",
     "Route",
@@ -95,6 +96,15 @@ class InstanceRoute(msgspec.Struct, frozen=True, kw_only=True):
     """changes at each start, which ends the sessions of the previous run"""
     containers: tuple[ContainerAddress, ...] = ()
     """empty with one container; else in the variant's order"""
+    node_id: str = ""
+    """the node that runs it; empty: this machine"""
+
+
+class NodeRoute(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A machine of a cluster."""
+
+    peer_address: str
+    """`host:port`, where its gateways take requests for its instances"""
 
 
 class OfflineRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,6 +163,10 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     """grows with each change, for logs and tests"""
     leader: str | None = None
     """host and home of another control that holds the lease; this server has no routes then"""
+    leaving: dict[str, tuple[int, ...]] = {}
+    """the columns of instances that have left the routes and finish their requests, by id"""
+    nodes: dict[str, NodeRoute] = {}
+    """by node id; empty on one machine"""
 
 
 FRESH_SECONDS = 0.001

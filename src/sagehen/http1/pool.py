@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import socket
+import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from sagehen.base.clock import Clock
 from sagehen.http1.client import ClientConnection
@@ -14,6 +15,7 @@ from sagehen.http1.handoff import receive_socket
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
     "Pool",
+    "Tls",
     "Waiter",
     "connect_to_unix_socket",
     "open_connection",
@@ -30,11 +32,18 @@ KEPT_IDLE = 512
 _BACKLOG_FULL_TRIES = 200
 _BACKLOG_FULL_DELAY_SECONDS = 0.005
 
-IDLE_UNIX_SECONDS = 30.0
+IDLE_OURS_SECONDS = 30.0
 """less than our servers' 75 s, so that they never close a connection in use"""
 IDLE_TCP_SECONDS = 1.0
 """Containers may close idle connections after two seconds (gunicorn): a request sent at that moment
 may or may not have begun."""
+
+
+class Tls(NamedTuple):
+    """How TCP connections are encrypted, and the name that the peer's certificate must have."""
+
+    context: ssl.SSLContext
+    server_name: str
 
 
 class Waiter(Protocol):
@@ -49,11 +58,16 @@ class Waiter(Protocol):
 class Pool:
     """Connections to one `address`: `unix:/path`, `tcp:host:port` or `handoff:/path`.
 
-    `reuses_connections`: for several requests, one after the other.
+    Args:
+        reuses_connections: for several requests, one after the other.
+        tls: of a TCP address; then the peer is a server of ours, too.
     """
 
-    def __init__(self, address: str, clock: Clock, reuses_connections: bool = True) -> None:
+    def __init__(
+        self, address: str, clock: Clock, reuses_connections: bool = True, tls: Tls | None = None
+    ) -> None:
         self._reuses_connections = reuses_connections
+        self._tls = tls
         self._address = address
         self._clock = clock
         self._idle: list[ClientConnection] = []
@@ -62,7 +76,8 @@ class Pool:
         self._open: set[ClientConnection] = set()
         self._closed = False
         self._is_local = address.startswith("unix:")
-        self._idle_seconds = IDLE_UNIX_SECONDS if self._is_local else IDLE_TCP_SECONDS
+        is_ours = self._is_local or tls is not None
+        self._idle_seconds = IDLE_OURS_SECONDS if is_ours else IDLE_TCP_SECONDS
 
     def take(self, waiter: Waiter) -> ClientConnection | None:
         """Returns None if `waiter` will be called."""
@@ -144,7 +159,9 @@ class Pool:
     async def _connect(self) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                connection = await open_connection(self._address, self._make, self._clock)
+                connection = await open_connection(
+                    self._address, self._make, self._clock, self._tls
+                )
         except OSError:  # includes TimeoutError
             self._refuse_waiting()
             return
@@ -169,14 +186,19 @@ class Pool:
 
 
 async def open_connection(
-    address: str, make: Callable[[], ClientConnection], clock: Clock
+    address: str, make: Callable[[], ClientConnection], clock: Clock, tls: Tls | None = None
 ) -> ClientConnection:
     """`address`: as of `Pool`, or `link:/path`, whose socket takes HTTP, too. Raises OSError."""
     loop = asyncio.get_running_loop()
     kind, _, target = address.partition(":")
     if kind == "tcp":
         host, _, port = target.rpartition(":")
-        _, tcp = await loop.create_connection(make, host, int(port))
+        if tls is None:
+            _, tcp = await loop.create_connection(make, host, int(port))
+        else:
+            _, tcp = await loop.create_connection(
+                make, host, int(port), ssl=tls.context, server_hostname=tls.server_name
+            )
         return tcp
     if kind == "handoff":
         return await _past_full_backlog(lambda: _receive_connection(target, make), clock)

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,24 +14,42 @@ LONGEST_IDLE_SECONDS = 30.0
 """seconds; a turn is due this often in any case, which bounds the harm of a missed commit"""
 
 
-class Commits:
-    """Sees every commit to an SQLite state, by any process.
+Version = tuple[int, int]
 
-    A look takes some microseconds and no disk: SQLite keeps a counter in shared memory.
+
+class Commits:
+    """Sees every commit to the state, by any process.
+
+    In SQLite a look takes some microseconds and no disk: it keeps a counter in shared memory. In
+    PostgreSQL `Leadership` notes the version each second.
     """
 
     def __init__(self, file: Path | None) -> None:
-        """`file` is None for other databases, whose commits are not seen."""
+        """`file` is None for PostgreSQL."""
         self._file = file
+        self._noted: Version | None = None
+        self._listeners: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._connections = 0
         """each connection counts from the same number on"""
 
-    def version(self) -> tuple[int, int] | None:
-        """Returns a pair that changes with each commit; None if unknown."""
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` after commits that `note` has told of; never in SQLite."""
+        self._listeners.append(listener)
+
+    def note(self, version: Version | None) -> None:
+        """Notes what a look at PostgreSQL has seen; None if it cannot be looked at."""
+        before, self._noted = self._noted, version
+        if version is not None and version != before:
+            for listener in self._listeners:
+                listener()
+
+    def version(self) -> Version | None:
+        """Returns a pair that changes with each commit, in PostgreSQL up to a second later; None if
+        unknown."""
         if self._file is None:
-            return None
+            return self._noted
         with self._lock:
             try:
                 if self._connection is None:
@@ -67,11 +86,11 @@ class IdleCheck:
     def __init__(self, commits: Commits, clock: Clock) -> None:
         self._commits = commits
         self._clock = clock
-        self._version: tuple[int, int] | None = None
+        self._version: Version | None = None
         """at the beginning of a turn that left nothing to do"""
         self._valid_until = 0.0
         """seconds, monotonic"""
-        self._beginning: tuple[int, int] | None = None
+        self._beginning: Version | None = None
 
     def begin(self) -> None:
         """Begins a turn, which may not see later commits."""

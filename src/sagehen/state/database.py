@@ -1,5 +1,6 @@
 """Opens the state and gives out transactions."""
 
+import secrets
 import sqlite3
 import threading
 from collections import deque
@@ -10,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.pool import NullPool
 
 from sagehen.base.errors import SettingError, StateFull, Unavailable
 from sagehen.base.extras import pip_install
@@ -62,6 +64,8 @@ class FairLock:
 
 
 _LOCK_WAIT_SECONDS = 30
+HUNG_TRANSACTION_SECONDS = 10
+"""after which PostgreSQL ends a control's transaction that sends nothing"""
 _NOTIFIED = "sagehen.notified"
 _Notifications = set[tuple[str, str]]
 """channels and payloads"""
@@ -75,26 +79,32 @@ FULL = "The disk that holds the state is full. Free some space, then try again."
 class Database:
     """The state: SQLite in the home by default, or PostgreSQL."""
 
-    def __init__(self, url: str, *, locks_leases: bool = False) -> None:
+    def __init__(self, url: str, *, by_control: bool = False) -> None:
         """Opens lazily. `state.migrate` makes the tables.
 
         Args:
             url: for SQLAlchemy.
-            locks_leases: hold leases by a file lock beside an SQLite state, without renewals.
+            by_control: hold leases by a file lock beside an SQLite state, without renewals; in
+                PostgreSQL, bound how long a hung process keeps rows locked.
         Raises:
             SettingError: the URL is malformed, of an unsupported database, or lacks its driver.
         """
         self.engine: Engine = _make_engine(url)
         self._sqlite = self.engine.dialect.name == "sqlite"
-        self._locks_leases = locks_leases
+        self._by_control = by_control
+        self.session = "" if self._sqlite else f"sagehen-{secrets.token_hex(8)}"
+        """the name of this object's sessions in PostgreSQL"""
+        self._apart: Engine | None = None
         self.commits = Commits(self._file)
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
         else:
-            event.listen(self.engine, "connect", _prepare_postgresql)
+            event.listen(self.engine, "connect", self._prepare_postgresql)
         # SQLite's waiting writers only poll: a busy writer would make them wait for seconds.
         self._turns = FairLock(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
+        self.forward: Callable[[str, str], None] = lambda channel, payload: None
+        """gets each notification of this process, from any thread"""
         self.damage: str | None = None
         """damage found by a statement, as a sentence"""
         event.listen(self.engine, "handle_error", self._note_damage)
@@ -142,6 +152,22 @@ class Database:
                 yield connection, notified
                 connection.commit()
 
+    def connect_apart(self) -> Connection:
+        """Opens a connection to keep: outside the pool, which may be used up, and in autocommit."""
+        if self._apart is None:
+            self._apart = create_engine(self.engine.url, poolclass=NullPool)
+            event.listen(self._apart, "connect", self._prepare_postgresql)
+        return self._apart.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+    def _prepare_postgresql(self, connection: Any, _record: object) -> None:
+        _replace_nul(connection)
+        connection.execute(f"SET application_name = '{self.session}'")
+        if self._by_control:
+            # A process or machine that hangs within a transaction must not keep its locks.
+            seconds = HUNG_TRANSACTION_SECONDS
+            connection.execute(f"SET idle_in_transaction_session_timeout = '{seconds}s'")
+        connection.commit()
+
     def _note_damage(self, context: ExceptionContext) -> None:
         error = context.original_exception
         code = getattr(error, "sqlite_errorcode", None)
@@ -154,9 +180,23 @@ class Database:
 
     def _deliver(self, notified: _Notifications) -> None:
         for channel, payload in notified:
-            for listened_channel, listener in self._listeners:
-                if listened_channel == channel:
-                    listener(payload)
+            self.announce(channel, payload)
+
+    def announce(self, channel: str, payload: str = "") -> None:
+        """Sends `payload` to the listeners of `channel`, also of other controls if it can."""
+        self.tell(channel, payload)
+        self.forward(channel, payload)
+
+    def tell(self, channel: str, payload: str) -> None:
+        """Sends `payload` to the listeners in this process."""
+        for listened_channel, listener in self._listeners:
+            if listened_channel == channel:
+                listener(payload)
+
+    @property
+    def is_shared(self) -> bool:
+        """Several machines may use the state: it is in PostgreSQL."""
+        return not self._sqlite
 
     @property
     def _file(self) -> Path | None:
@@ -166,7 +206,7 @@ class Database:
     def lease_lock(self, name: str) -> Path | None:
         """Returns the file to lock for a lease; None where rows alone decide. Users of PostgreSQL
         may be on several machines."""
-        file = self._file if self._locks_leases else None
+        file = self._file if self._by_control else None
         if file is None:
             return None
         file = file.resolve()  # one lock, whichever link is used
@@ -180,7 +220,7 @@ class Database:
 def notify(connection: Connection, channel: str, payload: str = "") -> None:
     """Sends `payload` to the listeners of `channel` after the commit.
 
-    Only a hint, within this process; lost if the process dies.
+    Only a hint; lost if the process dies.
     """
     notified: _Notifications | None = connection.info.get(_NOTIFIED)
     if notified is not None:
@@ -230,7 +270,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.close()
 
 
-def _prepare_postgresql(connection: Any, _record: object) -> None:
+def _replace_nul(connection: Any) -> None:
     """Has NUL written as U+FFFD. Text of PostgreSQL holds none, and what a failing user's code says
     may: the loop that stores it would never get past it."""
     from psycopg.types.string import StrDumperUnknown

@@ -1,4 +1,8 @@
-"""Leases: the holder may run a loop, until the lease is released or expires."""
+"""Leases: the holder may run a loop, until the lease is released or expires.
+
+In SQLite each loop has a lease of its own; in PostgreSQL one leader runs them all
+(`state/leadership.py`).
+"""
 
 import contextlib
 import fcntl
@@ -6,8 +10,9 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from sqlalchemy import Column, Connection, Double, String, Table, or_, select, update
+from sqlalchemy import BigInteger, Column, Connection, Double, String, Table, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from sagehen.base.clock import Clock
@@ -23,6 +28,8 @@ __all__ = [
     "Lease",
     "LeaseLock",
     "LeaseLost",
+    "LoopLease",
+    "WriteCheck",
     "acquire",
     "holder",
     "release",
@@ -35,15 +42,21 @@ LEASES = Table(
     "leases",
     METADATA,
     Column("name", String(128), primary_key=True),
-    Column("holder", String(128), nullable=False),
+    Column("holder", String(255), nullable=False),
     Column("expires_at", Double, nullable=False),
+    # No default: controls of earlier versions must not take leases.
+    Column("epoch", BigInteger, nullable=False),
+    # The name of the holder's sessions in PostgreSQL.
+    Column("session", String(63), nullable=False),
 )
+
+_ONLY_EPOCH = 1
 
 
 def acquire(connection: Connection, name: str, holder: str, now: float, ttl_seconds: float) -> bool:
     """Takes or extends the lease; returns False while another holds it."""
     statement = upsert(connection, LEASES).values(
-        name=name, holder=holder, expires_at=now + ttl_seconds
+        name=name, holder=holder, expires_at=now + ttl_seconds, epoch=_ONLY_EPOCH, session=""
     )
     statement = statement.on_conflict_do_update(
         index_elements=[LEASES.c.name],
@@ -77,6 +90,45 @@ class LeaseLost(SagehenError):
     """Another control holds the lease; nothing was written."""
 
 
+class WriteCheck(Protocol):
+    """What a loop calls in each write's transaction, so that only the holder writes."""
+
+    def check(self, connection: Connection, now: float) -> None:
+        """Raises LeaseLost."""
+
+
+class LoopLease(Protocol):
+    """The right to run a loop, as the loop sees it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_ours(self) -> bool:
+        """As far as this process knows."""
+
+    @property
+    def term(self) -> int:
+        """Differs after each time that the lease was taken."""
+
+    @property
+    def lease(self) -> WriteCheck: ...
+
+    async def hold(self) -> bool:
+        """Takes or renews the lease when due; returns False while another holds it."""
+
+    def check(self, connection: Connection) -> None:
+        """Like `lease.check`, without a write. Raises LeaseLost."""
+
+    def other_holder(self) -> str | None:
+        """Call it in a thread, after `hold`."""
+
+    def lose(self) -> None: ...
+
+    async def let_go(self) -> None:
+        """Releases the lease; if that fails, it expires."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lease:
     """The right to change what a loop changes."""
@@ -88,8 +140,8 @@ class Lease:
     def acquire(self, connection: Connection, now: float) -> bool:
         return acquire(connection, self.name, self.holder, now, self.ttl_seconds)
 
-    def renew(self, connection: Connection, now: float) -> None:
-        """Call it in each write's transaction, so that only the holder writes. Raises LeaseLost."""
+    def check(self, connection: Connection, now: float) -> None:
+        """Renews the lease. Raises LeaseLost."""
         if not renew(connection, self.name, self.holder, now, self.ttl_seconds):
             raise LeaseLost(f"{self.holder} no longer holds the lease {self.name}.")
 
@@ -172,24 +224,33 @@ class HeldLease:
         self._renewed: float | None = None
         """seconds, monotonic; None while not ours"""
         self._is_locked_by_another = False
+        self.term = 0
+
+    @property
+    def name(self) -> str:
+        return self.lease.name
 
     @property
     def is_ours(self) -> bool:
         return self._renewed is not None
 
     async def hold(self) -> bool:
-        """Takes or renews the lease when due; returns False while another holds it."""
         now = self._clock.monotonic()
         locked = None if self._lock is None else self._lock.take()
         self._is_locked_by_another = locked is False
         if locked is False:
             self._renewed = None
         elif self._renewed is None or (not locked and now - self._renewed >= RENEW_SECONDS):
+            is_new = self._renewed is None
             self._renewed = now if await in_thread(self._acquire) else None
+            self.term += is_new and self.is_ours
         return self.is_ours
 
+    def check(self, connection: Connection) -> None:
+        if self._lock is None or not self._lock.is_held:
+            self.lease.check(connection, self._clock.now())
+
     def other_holder(self) -> str | None:
-        """Call it in a thread, after `hold`."""
         # The lock's holder does not renew its row.
         now = None if self._is_locked_by_another else self._clock.now()
         with self._database.read() as connection:
@@ -201,7 +262,6 @@ class HeldLease:
             self._lock.release()
 
     async def let_go(self) -> None:
-        """Releases the lease; if that fails, it expires."""
         if self.is_ours:
             self._renewed = None
             with contextlib.suppress(SQLAlchemyError):

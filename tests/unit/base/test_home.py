@@ -77,4 +77,6 @@ def test_isolated_code_cannot_read_what_others_computed_or_stored(tmp_path: Path
     home = Home(tmp_path)
     private = {home.objects, home.offline_results, home.credentials, home.token, home.message_key}
     assert private < set(home.hidden)
+    assert home.cluster in home.hidden
+    assert home.cluster in home.node_id.parents
     assert {home.instances, home.artifacts}.isdisjoint(home.hidden)

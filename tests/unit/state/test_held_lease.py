@@ -29,7 +29,7 @@ def renewing(empty_state: Path, tmp_path: Path) -> Iterator[Database]:
 @pytest.fixture
 def locking(renewing: Database) -> Iterator[Database]:
     """The same state, opened as control opens one in SQLite."""
-    database = Database(str(renewing.engine.url), locks_leases=True)
+    database = Database(str(renewing.engine.url), by_control=True)
     yield database
     database.close()
 
@@ -122,7 +122,7 @@ def test_a_link_to_a_state_has_the_lock_of_the_state_itself(locking, tmp_path) -
     (tmp_path / "elsewhere").mkdir()
     link = tmp_path / "elsewhere/linked.db"
     link.symlink_to(tmp_path / "state.db")
-    linked = Database(f"sqlite:///{link}", locks_leases=True)
+    linked = Database(f"sqlite:///{link}", by_control=True)
     assert linked.lease_lock("loop") == locking.lease_lock("loop")
     linked.close()
 

@@ -247,9 +247,7 @@ class Instance:
         gpus = None if self._gpus is None else self._gpus.hosts[0]
         try:
             for paths in self._paths:
-                running = await start_container(paths, self._node, gpus, may_fork=may_fork)
-                self._running.append(running)
-                self._usage.count_start(running)
+                self._running.append(await start_container(paths, self._node, gpus, may_fork))
         except CannotStart as error:
             raise InstanceFailed(cannot_start(self.spec, str(error))) from error
         waits = [asyncio.create_task(running.wait_until_healthy()) for running in self._running]
@@ -356,7 +354,7 @@ class Instance:
     async def _stop_containers(self, grace_seconds: float) -> None:
         await self._models.close()
         await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
-        self._usage.keep_hits(self._running)
+        self._usage.keep_counts(self._running)
         self._running.clear()
 
     async def _release(self) -> None:

@@ -212,7 +212,6 @@ async def start_container(
     paths: ContainerPaths,
     node: Node,
     gpus: tuple[str, ...] | None = None,
-    *,
     may_fork: bool = True,
 ) -> RunningContainer:
     """The container's folder must exist.

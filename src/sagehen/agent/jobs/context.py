@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +57,8 @@ class JobContext:
     """for transfers: a hanging store must not block instances"""
     pace: JobPace = field(default_factory=JobPace)
     networks: NetworkSupport = NO_NETWORKS
+    check_lease: Callable[[], None] = lambda: None
+    """raises Unavailable while no job may run here, nor complete an upload"""
 
 
 class EndedReports:

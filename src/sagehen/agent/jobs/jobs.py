@@ -79,10 +79,11 @@ class JobAttempts:
 
         Raises:
             Invalid: the spec is invalid.
-            Unavailable: the agent is stopping.
+            Unavailable: the agent is stopping, or has no lease of control's.
         """
         if self._stopping:
             raise Unavailable("The agent is stopping.")
+        self._context.check_lease()
         if not _ID.fullmatch(spec.attempt_id):
             raise Invalid(f"{spec.attempt_id[:100]!r} cannot be an id: letters, digits, hyphens.")
         check_spec(spec)
@@ -118,6 +119,14 @@ class JobAttempts:
             self._changes.announce_soon()
         else:
             raise NotFound(f"There is no attempt {attempt_id}.")
+
+    def kill_all(self) -> None:
+        """Ends every attempt at once, without an outcome: control has started others by now."""
+        for job in self._running.values():
+            job.kill()
+
+    def specs(self) -> tuple[JobSpec, ...]:
+        return tuple(job.spec for job in self._running.values())
 
     async def samples(self) -> tuple[JobSample, ...]:
         by_job = await asyncio.gather(*(job.samples() for job in self._running.values()))

@@ -1,4 +1,7 @@
-"""The agent's process, which runs instances, behind a Unix socket."""
+"""The agent's process, which runs instances, behind a Unix socket, and behind TLS for the controls
+of a cluster."""
+
+from contextlib import nullcontext
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
@@ -43,6 +46,12 @@ async def _main(start: Start) -> None:
     images = DockerLauncher(start.settings, start.home, orphans)
     if uses_docker(start.settings) or start.home.docker_id.exists():
         await images.clear()
+    lease = None
+    if start.sockets:
+        # Not imported on a machine of its own.
+        from sagehen.app.roles.cluster_agent import make_lease, serving_cluster
+
+        lease = make_lease(start)
     agent = Agent(
         start.settings,
         start.home,
@@ -53,11 +62,14 @@ async def _main(start: Start) -> None:
         launcher=LauncherChoice(processes, images),
         problems=images.problems if uses_docker(start.settings) else None,
         gpus=GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices()),
+        check_lease=lease.require_jobs_allowed if lease else lambda: None,
     )
     await agent.start()
     missing_walls = [*describe_missing(unwanted | missing), *describe_networks(networks)]
+    app = create_app(agent, missing_walls)
     try:
-        await serve_on(start.home.agent_socket, create_app(agent, missing_walls))
+        async with serving_cluster(start, agent, app, lease) if lease else nullcontext():
+            await serve_on(start.home.agent_socket, app)
     finally:
         await agent.stop()
         await images.close()

@@ -6,7 +6,9 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Coroutine
+import ssl
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -22,7 +24,7 @@ from sagehen.base.telemetry import configure_logging
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["Start", "run", "serve_on", "start_role"]
+__all__ = ["Start", "run", "serve_on", "serving_tls", "start_role"]
 
 GRACEFUL_SHUTDOWN_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
@@ -76,6 +78,30 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 async def serve_on(path: Path, app: Any) -> None:
     """Serves `app` on a Unix socket until SIGTERM."""
+    # uvicorn raises its signal again, which must not end this process before its cleanup.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    await _make_server(app, uds=str(path)).serve()
+
+
+@asynccontextmanager
+async def serving_tls(
+    listener: socket.socket, context: ssl.SSLContext, app: Any
+) -> AsyncIterator[None]:
+    """Serves `app` to members of the cluster until the block ends."""
+    server = _make_server(app)
+    server.config.load()
+    server.config.ssl = context
+    serving = asyncio.create_task(server._serve([listener]))  # `serve` would take the signals
+    try:
+        yield
+    finally:
+        # Long polls would last; control repeats what it has no answer to.
+        server.force_exit = True
+        server.end()
+        await serving
+
+
+def _make_server(app: Any, uds: str | None = None) -> Any:
     import uvicorn  # gateways do without
 
     class Server(uvicorn.Server):
@@ -90,13 +116,16 @@ async def serve_on(path: Path, app: Any) -> None:
             super().handle_exit(sig, frame)
             self._loop.call_soon_threadsafe(self._ending.set)
 
+        def end(self) -> None:
+            self._ending.set()
+
         async def main_loop(self) -> None:
             await self.on_tick(0)
             await self._ending.wait()
 
     config = uvicorn.Config(
         app,
-        uds=str(path),
+        uds=uds,
         loop="uvloop",
         http="httptools",
         ws="none",
@@ -108,6 +137,4 @@ async def serve_on(path: Path, app: Any) -> None:
         timeout_graceful_shutdown=GRACEFUL_SHUTDOWN_SECONDS,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
-    # uvicorn raises its signal again, which must not end this process before its cleanup.
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    await Server(config).serve()
+    return Server(config)

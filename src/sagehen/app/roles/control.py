@@ -29,10 +29,13 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.image_versions import MATCH, describe_versions
 from sagehen.frame.leased_loop import keep_sweeping
 from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
+from sagehen.gateway.routing.inflight import InflightSums
 from sagehen.services.messaging.sns.signing import certificate_route
+from sagehen.services.messaging.sqs.message_store import MESSAGES_SENT
 from sagehen.services.monitoring.alarms.actions import PolicyTrigger
 from sagehen.services.monitoring.metering.hosts import ServerlessLimits
 from sagehen.services.monitoring.metering.recorder import Recorder
+from sagehen.services.monitoring.metering.sampler import LEASE_NAME as SAMPLING
 from sagehen.services.monitoring.metering.sampler import Sampler
 from sagehen.services.monitoring.prometheus.exposition import Measured, merged
 from sagehen.services.monitoring.prometheus.gateway_totals import Observations
@@ -47,6 +50,7 @@ from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.hosting.demand import CallDemand
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.services.sagemaker.hosting.own_paths import start_route
+from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.loop import EndpointLoop
 from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
@@ -62,11 +66,17 @@ from sagehen.services.sagemaker.transform.runner_messages import S3Access
 from sagehen.services.stacks.own_paths import stack_routes
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
+from sagehen.state.leadership import LEADERSHIP_CHANGED, Leadership
+from sagehen.state.remote_hints import RemoteHints
 from sagehen.wire.signatures.sigv4 import Verifier
 
 __all__: list[str] = []
 
 SWEEP_FILES_SECONDS = 3600.0
+ENDPOINTS_CHANGED = "endpoints"
+"""notification channel"""
+REQUESTS_QUEUED = "async-requests"
+"""notification channel"""
 FIRST_LOOK_SECONDS = 5.0
 """the longest wait at start for the first look at the endpoints"""
 
@@ -76,46 +86,59 @@ class _Control:
 
     def __init__(self, start: Start) -> None:
         self._settings = settings = start.settings
-        self._database = Database(settings.state_url, locks_leases=True)
+        self._database = Database(settings.state_url, by_control=True)
         self._writes = GroupCommit(self._database)
         self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
         self._agent = AgentClient(start.home.agent_socket)
         # Named after the home: a restart takes over its leases at once.
         holder = f"{socket.gethostname()}:{start.home.path}"
+        self._leadership = leadership = Leadership(self._database, SYSTEM, holder)
+        self._remote_hints = RemoteHints(self._database, SYSTEM, self._is_wanted_elsewhere)
         most_series = settings.max_metric_series
         recorder = Recorder(SYSTEM, self._database, most_series, first_variant)
         store = (self._database, self._writes, self.objects)
         self._dispatcher = make_dispatcher(
-            settings, start.home, *store, recorder.record, SYSTEM, holder
+            settings, start.home, *store, recorder.record, SYSTEM, leadership
         )
         builder = StoreBuilder(settings)
         self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
         self._demand = CallDemand(SYSTEM, settings.serverless_idle_seconds)
-        self._loop = self._make_loop(start, holder, recorder)
+        in_flight = InflightSums(start.home.inflight_table)
+        self._draining = Draining(settings.drain_seconds, in_flight.outstanding)
+        self._loop = self._make_loop(start, recorder)
+        self._database.listen(ENDPOINTS_CHANGED, lambda _: self._loop.hint())
+        self._database.listen(REQUESTS_QUEUED, lambda _: self._dispatcher.hint())
         self._demand.hint = self._loop.hint
         self._builds.on_change = self._loop.hint
         self._dispatcher.on_idle = self._loop.hint
-        self.notices = Notices(start, self._database, self._writes, recorder.record, holder)
-        self._alarms = AlarmParts(settings, self._database, holder, self._invoke_policy)
+        self.notices = Notices(
+            start,
+            self._database,
+            self._writes,
+            recorder.record,
+            leadership,
+            lambda: self._remote_hints.is_heard,
+        )
+        self._alarms = AlarmParts(settings, self._database, leadership, self._invoke_policy)
         self._scaling = Scaling(
             self._database,
             ArnMaker.of(settings),
             self._make_call,
             self._alarms.managed,
             SYSTEM,
-            holder,
-            self._loop.hint,
+            leadership,
+            self._hint_endpoints,
         )
         self._observations = Observations(SYSTEM)
-        self._sampler = self._make_sampler(recorder, holder)
+        self._sampler = self._make_sampler(recorder)
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
         bounds = (self._site, self._bodies)
         store = (self._database, self._writes, self.objects)
         self.inference = Inference(settings, *store, *bounds)
-        self._jobs = self._make_job_loop(holder)
+        self._jobs = self._make_job_loop()
         keys = load_credentials(start.home.credentials)
-        self._transforms = self._make_transform_loop(start, keys, holder)
+        self._transforms = self._make_transform_loop(start, keys)
         self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 
@@ -125,7 +148,7 @@ class _Control:
         # Alarms and scaling need each other.
         return self._scaling.invoke(connection, trigger, now)
 
-    def _make_loop(self, start: Start, holder: str, recorder: Recorder) -> EndpointLoop:
+    def _make_loop(self, start: Start, recorder: Recorder) -> EndpointLoop:
         on_demand = OnDemand(
             demand=self._demand,
             idle_seconds=self._settings.serverless_idle_seconds,
@@ -139,10 +162,11 @@ class _Control:
             self._builds,
             start.home,
             SYSTEM,
-            holder,
+            self._leadership,
             busy=lambda: self._dispatcher.busy,
             on_routes=self._dispatcher.hint,
             on_demand=on_demand,
+            draining=self._draining,
         )
 
     def _serverless_limits(self) -> dict[tuple[str, str], ServerlessLimits]:
@@ -151,7 +175,7 @@ class _Control:
             for name, plan in self._demand.serverless.items()
         }
 
-    def _make_sampler(self, recorder: Recorder, holder: str) -> Sampler:
+    def _make_sampler(self, recorder: Recorder) -> Sampler:
         return Sampler(
             self._settings,
             self._database,
@@ -159,18 +183,18 @@ class _Control:
             self._observations,
             self._agent,
             SYSTEM,
-            holder,
+            self._leadership.lease(SAMPLING),
             backlogs,
             self._serverless_limits,
         )
 
-    def _make_transform_loop(self, start: Start, keys: Credentials, holder: str) -> TransformLoop:
+    def _make_transform_loop(self, start: Start, keys: Credentials) -> TransformLoop:
         settings = self._settings
         return TransformLoop(
             self._database,
             self._agent,
             SYSTEM,
-            holder,
+            self._leadership,
             ArnMaker.of(settings),
             settings,
             objects=self.objects,
@@ -184,13 +208,13 @@ class _Control:
             ),
         )
 
-    def _make_job_loop(self, holder: str) -> JobLoop:
+    def _make_job_loop(self) -> JobLoop:
         settings = self._settings
         return JobLoop(
             self._database,
             self._agent,
             SYSTEM,
-            holder,
+            self._leadership,
             ArnMaker.of(settings),
             JobLimits.of(settings),
             on_end=[self.inference.on_end],
@@ -216,7 +240,7 @@ class _Control:
         jobs = JobPaths(Interrupts(self._database, self._agent))
         services = self.inference.routes()
         transforms = TransformPaths(self._database, SYSTEM)
-        results = OfflineResultPaths(self._database, self._builds, self._loop.hint)
+        results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints)
         own = (queues, jobs, transforms, results)
         routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
         internal = start_route(self._demand)
@@ -225,7 +249,8 @@ class _Control:
         def measured(endpoints: Container[str]) -> Measured:
             combined = merged(self.inference.measured(), self._jobs.measured())
             combined = merged(combined, self._transforms.measured())
-            combined = merged(combined, {"LimitHits": {("control_bodies",): self._bodies.hits}})
+            for limit, counter in (("control_bodies", self._bodies), ("drain", self._draining)):
+                combined = merged(combined, {"LimitHits": {(limit,): counter.hits}})
             combined = merged(combined, self.objects.measured())
             return merged(self._sampler.measured(endpoints), combined)
 
@@ -251,7 +276,14 @@ class _Control:
         return text if differs or mode == MATCH else None
 
     def _hint_dispatcher(self, _: str) -> None:
-        self._dispatcher.hint()
+        self._database.announce(REQUESTS_QUEUED)
+
+    def _hint_endpoints(self) -> None:
+        self._database.announce(ENDPOINTS_CHANGED)
+
+    def _is_wanted_elsewhere(self, channel: str) -> bool:
+        """The leader's loops are here; long polls may be anywhere."""
+        return not self._leadership.is_leader or channel in (MESSAGES_SENT, LEADERSHIP_CHANGED)
 
     def _make_call(self, request_id: str) -> RequestContext:
         return RequestContext(
@@ -262,7 +294,7 @@ class _Control:
             clock=SYSTEM,
             arns=ArnMaker.of(self._settings),
             request_id=request_id,
-            hint=self._loop.hint,
+            hint=self._hint_endpoints,
             seal=self.notices.seal,
             arrivals=self.notices.arrivals,
             alarms=self._alarms.changes,
@@ -291,6 +323,17 @@ class _Control:
     async def first_look(self) -> None:
         await self._loop.first_look.wait()
 
+    async def lead(self) -> None:
+        """Runs beside the duties; another control takes over when it is cancelled."""
+        hinting = asyncio.create_task(self._remote_hints.run())
+        try:
+            await self._leadership.run()
+            await hinting
+        finally:
+            await self._leadership.let_go()
+            hinting.cancel()
+            await asyncio.gather(hinting, return_exceptions=True)
+
     async def close(self) -> None:
         await self.notices.close()
         self._writes.close()
@@ -307,6 +350,7 @@ async def _main(start: Start) -> None:
     await asyncio.to_thread(control.objects.recover)
     await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
+    leading = asyncio.create_task(control.lead())
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:
         # A server that reports ready should know its endpoints.
@@ -318,6 +362,8 @@ async def _main(start: Start) -> None:
         for duty in duties:
             duty.cancel()
         await asyncio.gather(*duties, return_exceptions=True)
+        leading.cancel()
+        await asyncio.gather(leading, return_exceptions=True)
         await control.close()
 
 

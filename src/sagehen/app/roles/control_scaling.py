@@ -21,6 +21,7 @@ from sagehen.services.monitoring.alarms.actions import PolicyTrigger
 from sagehen.services.monitoring.alarms.managed import ManagedAlarms
 from sagehen.services.sagemaker.hosting.scaling import ENDPOINTS_SCALED, VariantResources
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 __all__ = ["Scaling"]
 
@@ -35,7 +36,7 @@ class Scaling:
         make_call: Callable[[str], RequestContext],
         alarms: ManagedAlarms,
         clock: Clock,
-        holder: str,
+        leadership: Leadership,
         on_change: Callable[[], None],
     ) -> None:
         """Args:
@@ -45,7 +46,7 @@ class Scaling:
         resources = VariantResources(lambda: make_call(str(uuid.uuid4())))
         self.autoscaler = Autoscaler(resources, alarms, partial(_put_event, arns))
         self._invocations = PolicyInvocations(self.autoscaler)
-        self._loop = ScalingLoop(database, self.autoscaler, clock, holder)
+        self._loop = ScalingLoop(database, self.autoscaler, clock, leadership)
         database.listen(ENDPOINTS_SCALED, lambda _: on_change())
 
     def invoke(self, connection: Connection, trigger: PolicyTrigger, now: datetime) -> str | None:

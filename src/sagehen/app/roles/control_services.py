@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -58,7 +58,8 @@ from sagehen.services.sagemaker.training.operations import stop_training_job_row
 from sagehen.services.sagemaker.training.records import TrainingJobRecord
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
-from sagehen.state.leases import HeldLease
+from sagehen.state.leadership import Leadership
+from sagehen.state.shared_secrets import share_secret
 
 __all__ = ["AlarmParts", "Inference", "Notices"]
 
@@ -67,7 +68,11 @@ class AlarmParts:
     """CloudWatch's alarms, and what they do to other services."""
 
     def __init__(
-        self, settings: Settings, database: Database, holder: str, invoke_policy: PolicyInvoker
+        self,
+        settings: Settings,
+        database: Database,
+        leadership: Leadership,
+        invoke_policy: PolicyInvoker,
     ) -> None:
         arns = ArnMaker.of(settings)
         actions = AlarmActions(
@@ -75,7 +80,8 @@ class AlarmParts:
         )
         self.changes = AlarmChanges(arns=arns, actions=actions, max_alarms=settings.max_alarms)
         self.managed = ManagedAlarms(self.changes)
-        self._loop = AlarmLoop(database, SYSTEM, holder, actions, settings.max_alarm_history_items)
+        most_items = settings.max_alarm_history_items
+        self._loop = AlarmLoop(database, SYSTEM, leadership, actions, most_items)
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         return [self._loop.run()]
@@ -117,11 +123,18 @@ class Notices:
         database: Database,
         writes: GroupCommit,
         record: Record,
-        holder: str,
+        leadership: Leadership,
+        is_told: Callable[[], bool],
     ) -> None:
-        """`record` counts NotificationFailures; `holder` holds the deliverer's lease."""
+        """Args:
+        record: counts NotificationFailures.
+        is_told: whether notifications of other controls arrive.
+        """
+        self._is_told = is_told
         settings = start.settings
-        self.signer = load_signer(start.home.message_key)
+        key = start.home.message_key
+        share_secret(database, "key that signs messages", key, load_signer)
+        self.signer = load_signer(key)
         links = Links(public_url(settings), self.signer.certificate_path)
         self.seal = partial(seal, links=links, sign=self.signer.sign)
         self.arrivals = Arrivals(settings.max_long_polls)
@@ -134,13 +147,19 @@ class Notices:
         self._deliverer = Deliverer(
             outbox,
             send_with(self._http, MailSender(settings, SYSTEM), SYSTEM),
-            HeldLease(database, SYSTEM, "deliveries", holder),
+            leadership,
             ConcurrencyLimits(settings.max_deliveries, settings.max_receiver_deliveries),
             SYSTEM,
         )
         self._sweeps = TopicSweeps(writes, outbox, SYSTEM, settings.max_waiting_deliveries)
         database.listen(MESSAGES_SENT, self.arrivals.tell)
+        database.commits.on_change(self._look_for_messages)
         database.listen(DELIVERIES_DUE, self._deliverer.hint)
+
+    def _look_for_messages(self) -> None:
+        """Another control may have been sent some whose notifications do not arrive."""
+        if not self._is_told():
+            self.arrivals.tell_all()
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
         return [self._deliverer.run(), self._sweeps.run()]

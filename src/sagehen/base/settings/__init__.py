@@ -5,6 +5,7 @@
 
 from pydantic import Field
 
+from sagehen.base.settings.cluster import ClusterSettings
 from sagehen.base.settings.docker import DockerSettings
 from sagehen.base.settings.hosting import (
     ArtifactSettings,
@@ -41,6 +42,7 @@ class Settings(
     MetricSettings,
     TrainingSettings,
     TransformSettings,
+    ClusterSettings,
 ):
     """One frozen object, built once per process and handed down."""
 

@@ -58,7 +58,7 @@ class Invocation(LoggedRequest):
     is_streamed = False
 
     _moves = INVOCATION_MOVES
-    deadline = 0.0
+    deadline = start_deadline = 0.0
 
     # Set from PLACING on
     _admitted: Admitted

@@ -111,11 +111,15 @@ class RoutedInstance:
             self._inflight.decrement(self.column)
 
     def retire(self) -> None:
+        """Closes connections when their last requests have ended. Control waits for these, so they
+        are still counted in the column."""
+        self.is_retired = True
+        for upstreams in self.all_upstreams:
+            upstreams.close()
+
+    def leave_column(self) -> None:
         """Counts the remaining requests in this process only: the column may be another instance's
         now."""
-        self.is_retired = True
         if self.column is not None:
             self._inflight.decrement(self.column, self._own_outstanding)
             self.column = None
-        for upstreams in self.all_upstreams:
-            upstreams.close()

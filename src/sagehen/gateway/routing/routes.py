@@ -161,6 +161,8 @@ class Routes:
         self._queues: dict[_QueueKey, SlotQueue] = {}
         self._concurrencies: dict[tuple[str, str], Concurrency] = {}
         """by endpoint and variant"""
+        self._leaving: list[RoutedInstance] = []
+        """removed from the table, and counted in their columns until control has seen them end"""
         self._retired: list[Upstreams] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
@@ -234,7 +236,9 @@ class Routes:
         for key, instance in old_instances.items():
             if key not in self._instances:
                 instance.retire()
+                self._leaving.append(instance)
                 self._retired.extend(instance.all_upstreams)
+        self._free_columns(table)
         for endpoint in self._endpoints.values():
             for variant in endpoint.queued_variants():
                 variant.slot_queue.update(variant)
@@ -243,6 +247,14 @@ class Routes:
                 queue.close()
                 # Its queue keeps the variant until the next garbage collection, and so the file.
                 queue.variant.offline = None
+
+    def _free_columns(self, table: RouteTable) -> None:
+        leaving, self._leaving = self._leaving, []
+        for instance in leaving:
+            if instance.column in table.leaving.get(instance.instance_id, ()):
+                self._leaving.append(instance)
+            else:
+                instance.leave_column()
 
     def _variant(
         self,

@@ -14,6 +14,7 @@ from sagehen.services.autoscaling.records import ScalableTargetRecord, Scheduled
 from sagehen.services.autoscaling.resources import Capacity
 from sagehen.services.autoscaling.scheduled_runs import run_action
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 __all__ = ["LEASE_NAME", "ScalingLoop"]
 
@@ -29,9 +30,9 @@ class ScalingLoop(LeasedLoop):
     """Does the work that no alarm calls for: schedules, and activities that end."""
 
     def __init__(
-        self, database: Database, autoscaler: Autoscaler, clock: Clock, holder: str
+        self, database: Database, autoscaler: Autoscaler, clock: Clock, leadership: Leadership
     ) -> None:
-        super().__init__(database, clock, LEASE_NAME, holder)
+        super().__init__(database, clock, LEASE_NAME, leadership)
         self._database = database
         self._autoscaler = autoscaler
         self._seen: object = None
@@ -78,7 +79,7 @@ class ScalingLoop(LeasedLoop):
         if waits:
             return
         with self._database.write() as connection:
-            self._lease.lease.renew(connection, now)
+            self._lease.lease.check(connection, now)
             running = store.activities_in_progress(connection)
             self._autoscaler.end_activities(connection, running, now)
 
@@ -96,7 +97,7 @@ class ScalingLoop(LeasedLoop):
 
     def _adjust(self, seen: ScalableTargetRecord, now: float) -> None:
         with self._database.write() as connection:
-            self._lease.lease.renew(connection, now)
+            self._lease.lease.check(connection, now)
             target = store.target_by_id(connection, seen.target_id)
             capacity = target and self._autoscaler.capacity(connection, target.key)
             if target and capacity and _needs_look(target, capacity):
@@ -106,7 +107,7 @@ class ScalingLoop(LeasedLoop):
     def _run(self, seen: ScheduledActionRecord, now: float) -> None:
         """Runs a due action: bounds, count, activities and the next time in one transaction."""
         with self._database.write() as connection:
-            self._lease.lease.renew(connection, now)
+            self._lease.lease.check(connection, now)
             target = store.target_by_id(connection, seen.target_id)
             action = target and store.find_action(connection, target.target_id, seen.name)
             if target and action and action.next_at is not None and action.next_at <= now:

@@ -55,12 +55,6 @@ CREATE TABLE instances (
 	CONSTRAINT pk_instances PRIMARY KEY (instance_id)
 );
 CREATE INDEX ix_instances_endpoint_name ON instances (endpoint_name);
-CREATE TABLE leases (
-	name VARCHAR(128) NOT NULL, 
-	holder VARCHAR(128) NOT NULL, 
-	expires_at DOUBLE NOT NULL, 
-	CONSTRAINT pk_leases PRIMARY KEY (name)
-);
 CREATE TABLE models (
 	"key" VARCHAR(63) NOT NULL, 
 	name VARCHAR(63) NOT NULL, 
@@ -539,4 +533,17 @@ CREATE TABLE transform_finished_objects (
 	failed BOOLEAN NOT NULL, 
 	CONSTRAINT pk_transform_finished_objects PRIMARY KEY (job_id, "key")
 );
-INSERT INTO alembic_version (version_num) VALUES ('0015');
+CREATE TABLE leases (
+	name VARCHAR(128) NOT NULL, 
+	holder VARCHAR(255) NOT NULL, 
+	expires_at DOUBLE NOT NULL, 
+	epoch BIGINT NOT NULL, 
+	session VARCHAR(63) NOT NULL, 
+	CONSTRAINT pk_leases PRIMARY KEY (name)
+);
+CREATE TABLE shared_secrets (
+	name VARCHAR(64) NOT NULL, 
+	value BLOB NOT NULL, 
+	CONSTRAINT pk_shared_secrets PRIMARY KEY (name)
+);
+INSERT INTO alembic_version (version_num) VALUES ('0018');

@@ -21,6 +21,7 @@ from sagehen.services.autoscaling.resources import Capacity
 from sagehen.services.messaging.sqs.arrivals import Arrivals
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
+from sagehen.state.leadership import Leadership
 from sagehen.wire.errors import AwsError
 from support.clock import HandClock
 from support.state import settings_of
@@ -189,9 +190,15 @@ class Scaling:
 
     def look(self) -> float | None:
         """One step of the loop."""
-        loop = ScalingLoop(self.database, self.autoscaler, self.clock, "here")
+        loop = ScalingLoop(
+            self.database,
+            self.autoscaler,
+            self.clock,
+            Leadership(self.database, self.clock, "here"),
+        )
+        lease: Any = loop._lease.lease
         with self.database.write() as connection:
-            loop._lease.lease.acquire(connection, self.clock.now())
+            lease.acquire(connection, self.clock.now())
         return loop._step()
 
     def activities(self, **more: Any) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import pytest
 
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS
 from sagehen.services.autoscaling.loop import ENDED_ACTION_SECONDS, ScalingLoop
+from sagehen.state.leadership import Leadership
 
 RESOURCE = "endpoint/e/variant/v"
 HOUR = 3600.0
@@ -151,7 +152,12 @@ def test_a_start_time_is_a_run_and_the_end_time_ends_them(scaling):
 
 async def test_the_loop_runs_by_its_clock(scaling):
     put(scaling, "rate(1 minute)")
-    running = ScalingLoop(scaling.database, scaling.autoscaler, scaling.clock, "here")
+    running = ScalingLoop(
+        scaling.database,
+        scaling.autoscaler,
+        scaling.clock,
+        Leadership(scaling.database, scaling.clock, "here"),
+    )
     assert await running.turn() == LONGEST_REST_SECONDS
     scaling.pass_time(59.5)
     assert await running.turn() == 0.5

@@ -79,7 +79,11 @@ class JobData:
         self._hosts = hosts
         self._stop_retry_seconds = context.settings.job_stop_patience_seconds
         self._transfers = Transfers(
-            context.objects, context.threads, context.clock, context.settings.job_patience_seconds
+            context.objects,
+            context.threads,
+            context.clock,
+            context.settings.job_patience_seconds,
+            context.check_lease,
         )
         self._allowances = [Allowance(paths.spec.volume_gb) for paths in hosts]
         self._inputs = InputData(hosts, self._transfers, self._allowances)

@@ -41,7 +41,7 @@ def put_stream(
     """Yields a file whose content becomes the object, unless an exception is raised.
 
     Args:
-        check: called per chunk; may raise.
+        check: called per chunk, and before the object is replaced; may raise.
 
     Raises:
         JobFailed: the bucket is missing, or the key is invalid.
@@ -51,6 +51,7 @@ def put_stream(
     try:
         with io.BufferedWriter(_DraftFile(draft, check), PIECE_BYTES) as file:
             yield file
+        check()
         objects.put(location.bucket, location.key, draft, Attributes())
     except NoSuchBucket as error:
         raise JobFailed(

@@ -84,11 +84,18 @@ class Transfers:
 
     Args:
         retry_seconds: for an unavailable store.
+        check_lease: that of JobContext.
     """
 
     def __init__(
-        self, objects: ObjectStore, threads: Threads, clock: Clock, retry_seconds: float
+        self,
+        objects: ObjectStore,
+        threads: Threads,
+        clock: Clock,
+        retry_seconds: float,
+        check_lease: Callable[[], None] = lambda: None,
     ) -> None:
+        self._check_lease = check_lease
         self.objects = objects
         self._threads = threads
         self._clock = clock
@@ -141,9 +148,10 @@ class Transfers:
             await asyncio.gather(*workers, return_exceptions=True)
 
     def check(self) -> None:
-        """Is called by threads now and then; raises Halted."""
+        """Is called by threads now and then. Raises Halted, or Unavailable without a lease."""
         if self._halted:
             raise Halted("The job is over.")
+        self._check_lease()
 
     def limit_retries(self, seconds: float) -> None:
         self._retries_limited = True

@@ -21,7 +21,8 @@ from sagehen.services.messaging.outbox.limits import ConcurrencyLimits, RateLimi
 from sagehen.services.messaging.outbox.mail import MailSender
 from sagehen.services.messaging.outbox.outbox import DueDeliveries, Outbox
 from sagehen.state.commits import IdleCheck
-from sagehen.state.leases import HeldLease
+from sagehen.state.leadership import Leadership
+from sagehen.state.leases import LeaseLost, LoopLease
 
 __all__ = ["Deliverer", "Send", "send_with"]
 
@@ -32,6 +33,7 @@ Send = Callable[[DeliveryAttempt], Awaitable[ReceiverAnswer]]
 
 MAX_REST_SECONDS = 1.0
 ERROR_SECONDS = 1.0
+LEASE_NAME = "deliveries"
 MAX_ATTEMPTS = 4096
 """running, or ended but not recorded"""
 
@@ -51,11 +53,16 @@ class Deliverer:
     """Empties the outbox, with one task per attempt."""
 
     def __init__(
-        self, outbox: Outbox, send: Send, lease: HeldLease, limits: ConcurrencyLimits, clock: Clock
+        self,
+        outbox: Outbox,
+        send: Send,
+        leadership: Leadership,
+        limits: ConcurrencyLimits,
+        clock: Clock,
     ) -> None:
         self._outbox = outbox
         self._send = send
-        self._lease = lease
+        self._lease: LoopLease = leadership.lease(LEASE_NAME)
         self._limits = limits
         self._rates = RateLimits()
         self._clock = clock
@@ -66,6 +73,8 @@ class Deliverer:
         """by address, then by delivery id"""
         self._receivers: dict[str, str] = {}
         """by address; only those seen since they last had no delivery"""
+        leadership.on_change(self.hint)
+        outbox.commits.on_change(self.hint)
 
     def hint(self, _: str = "") -> None:
         """Wakes the loop; callable from any thread."""
@@ -154,6 +163,8 @@ class Deliverer:
         try:
             answer = await self._send_and_free(attempt)
             await self._outbox.settle(attempt, answer)
+        except LeaseLost:
+            pass  # This process was stopped; another control makes the attempt.
         except Exception:
             extra = {"action": "deliver", "subscription": address}
             log.exception("The result of a delivery could not be recorded.", extra=extra)
@@ -168,7 +179,11 @@ class Deliverer:
     async def _send_and_free(self, attempt: DeliveryAttempt) -> ReceiverAnswer:
         destination = attempt.destination
         try:
+            if not self._lease.is_ours:
+                raise LeaseLost("Another control delivers now.")
             return await self._send(attempt)
+        except LeaseLost:
+            raise
         except Exception as error:
             log.exception("A delivery failed.", extra={"action": "deliver"})
             return ReceiverAnswer(DeliveryResult.FAILED, f"{type(error).__name__}: {error}")

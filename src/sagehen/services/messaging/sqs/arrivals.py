@@ -28,6 +28,17 @@ class Arrivals:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(self.wake_one, queue_name)
 
+    def tell_all(self) -> None:
+        """Wakes a waiter of each queue; callable from any thread."""
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._wake_one_each)
+
+    def _wake_one_each(self) -> None:
+        for queue_name in list(self._waiting):
+            self.wake_one(queue_name)
+
     def close(self) -> None:
         self.closed = True
         for events in self._waiting.values():

@@ -20,6 +20,7 @@ from sagehen.services.monitoring.alarms.evaluation_pass import (
     seconds_to_next,
 )
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 __all__ = ["LEASE_NAME", "AlarmLoop"]
 
@@ -36,11 +37,11 @@ class AlarmLoop(LeasedLoop):
         self,
         database: Database,
         clock: Clock,
-        holder: str,
+        leadership: Leadership,
         actions: AlarmActions,
         max_history_items: int,
     ) -> None:
-        super().__init__(database, clock, LEASE_NAME, holder)
+        super().__init__(database, clock, LEASE_NAME, leadership)
         self._database = database
         self._actions = actions
         self._max_history_items = max_history_items
@@ -65,11 +66,13 @@ class AlarmLoop(LeasedLoop):
         """Forgets what it knows: another control evaluates."""
         self._minute = self._fine_slot = None
         self._may_be_suppressed = True
+        self._take_put()
 
     async def step(self) -> float | None:
         now = self._clock.now()
         minute, fine_slot = minute_of(now), minute_of(now, FINE_SECONDS)
         if minute != self._minute:
+            self._may_be_suppressed = True  # Another control's hint may have been lost.
             await self._evaluate(None, now)
             self._minute, self._fine_slot = minute, fine_slot
         elif fine_slot != self._fine_slot and self._fine:
@@ -107,7 +110,11 @@ class AlarmLoop(LeasedLoop):
         if not self._may_be_suppressed and (ends_at is None or now < ends_at):
             return
         self._may_be_suppressed = False
-        self._periods_end_at = await in_thread(lambda: self._end_due_periods(now))
+        try:
+            self._periods_end_at = await in_thread(lambda: self._end_due_periods(now))
+        except BaseException:
+            self._may_be_suppressed = True
+            raise
 
     def _end_due_periods(self, now: float) -> float | None:
         """Returns when the next period ends."""
@@ -118,7 +125,7 @@ class AlarmLoop(LeasedLoop):
         ]
         if any(end <= now for end in ends):
             with self._database.write() as connection:
-                self._lease.lease.renew(connection, now)
+                self._lease.lease.check(connection, now)
                 end_suppression_periods(connection, self._actions, now)
         return min((end for end in ends if end > now), default=None)
 

@@ -33,8 +33,8 @@ from sagehen.services.monitoring.metering.hosts import (
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.monitoring.prometheus.exposition import InstanceSample
 from sagehen.services.monitoring.prometheus.gateway_totals import Observations, VariantKey
-from sagehen.state import leases
 from sagehen.state.database import Database
+from sagehen.state.leases import LoopLease
 
 __all__ = ["Gauge", "Sampler"]
 
@@ -45,7 +45,6 @@ HOST_SECONDS = 10.0
 PRUNE_SECONDS = 3600.0
 AGENT_TIMEOUT_SECONDS = 5.0
 LEASE_NAME = "sampling"
-LEASE_SECONDS = 30.0
 IDLE_METRICS = ("Invocations", "InvocationsPerInstance")
 """0 in minutes without requests"""
 PRUNED_AT_ONCE = 100
@@ -74,11 +73,12 @@ class Sampler:
         observations: Observations,
         agent: MetricsAgent,
         clock: Clock,
-        holder: str,
+        lease: LoopLease,
         backlogs: Callable[[Connection, float], Iterable[Gauge]],
         serverless: Callable[[], Mapping[VariantKey, ServerlessLimits]] = dict,
     ) -> None:
         """Args:
+        lease: only its holder, of all controls that share a state, samples the queues.
         backlogs: reads the queue gauges of asynchronous endpoints at a time.
         serverless: returns the limits of serverless variants.
         """
@@ -89,7 +89,7 @@ class Sampler:
         self._observations = observations
         self._agent = agent
         self._clock = clock
-        self._holder = holder
+        self._lease = lease
         self._backlogs = backlogs
         self._hosts_due = self._prune_due = -math.inf
         self._hosts = HostUsage()
@@ -127,6 +127,7 @@ class Sampler:
         finally:
             self._take_invocations()
             await asyncio.to_thread(self._recorder.flush)
+            await self._lease.let_go()
 
     async def turn(self) -> None:
         """Samples and writes; failures are retried in the next turn."""
@@ -136,7 +137,7 @@ class Sampler:
             if self._clock.monotonic() >= self._hosts_due:
                 self._hosts_due = self._clock.monotonic() + HOST_SECONDS
                 await self._sample_hosts()
-            await asyncio.to_thread(self._sample_backlogs)
+            await self._sample_backlogs()
             await asyncio.to_thread(self._recorder.flush)
             if self._clock.monotonic() >= self._prune_due:
                 self._prune_due = self._clock.monotonic() + PRUNE_SECONDS
@@ -199,19 +200,16 @@ class Sampler:
         for reading in (*instance_gauges(samples), *job_gauges(of_hosts)):
             self._recorder.record_gauge(*reading)
 
-    def _sample_backlogs(self) -> None:
-        """Only one of several controls that share a state samples."""
-        now = self._clock.now()
-        with self._database.read() as connection:
-            gauges = list(self._backlogs(connection, now))
+    async def _sample_backlogs(self) -> None:
+        gauges = await asyncio.to_thread(self._read_backlogs)
         self._asynchronous = frozenset(endpoint for _, endpoint, _ in gauges)
-        if gauges:
-            with self._database.write() as connection:
-                is_holder = leases.acquire(connection, LEASE_NAME, self._holder, now, LEASE_SECONDS)
-            gauges = gauges if is_holder else []
-        self._gauges = gauges
-        for name, endpoint, value in gauges:
+        self._gauges = gauges if gauges and await self._lease.hold() else []
+        for name, endpoint, value in self._gauges:
             self._recorder.record_gauge(name, {"EndpointName": endpoint}, value)
+
+    def _read_backlogs(self) -> list[Gauge]:
+        with self._database.read() as connection:
+            return list(self._backlogs(connection, self._clock.now()))
 
     def _prune(self) -> None:
         """Deletes old samples, sooner if there are more than allowed."""

@@ -18,7 +18,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
-    or_,
     select,
     tuple_,
     update,
@@ -269,11 +268,9 @@ def give_back(connection: Connection, sequence: int, attempt: int, *, lost: bool
     return True
 
 
-def reclaim(connection: Connection, now: float, limit: int, worker: str | None = None) -> int:
-    """Requeue requests leased until `now` or by `worker`; returns how many."""
+def reclaim(connection: Connection, now: float, limit: int) -> int:
+    """Requeue requests leased until `now`; returns how many."""
     over = _COLUMNS.lease_until <= now
-    if worker is not None:
-        over = or_(over, _COLUMNS.worker == worker)
     left = select(_COLUMNS.sequence).where(_COLUMNS.state == LEASED, over)
     sequences = connection.scalars(
         left.order_by(_COLUMNS.lease_until).limit(limit).with_for_update(skip_locked=True)

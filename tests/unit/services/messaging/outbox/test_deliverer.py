@@ -38,7 +38,7 @@ from sagehen.services.messaging.sqs.records import NewMessage, QueueRecord
 from sagehen.services.messaging.sweeps import TopicSweeps
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
-from sagehen.state.leases import HeldLease
+from sagehen.state.leadership import Leadership
 from support.clock import HandClock, SteppedClock
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t"
@@ -73,9 +73,9 @@ class World:
         )
 
     def deliverer(self, holder: str = "a", most_each: int = 2) -> Deliverer:
-        lease = HeldLease(self.database, self.clock, "deliveries", holder)
+        leadership = Leadership(self.database, self.clock, holder)
         return Deliverer(
-            self.outbox(), self.send, lease, ConcurrencyLimits(100, most_each), self.clock
+            self.outbox(), self.send, leadership, ConcurrencyLimits(100, most_each), self.clock
         )
 
     async def send(self, attempt: DeliveryAttempt) -> ReceiverAnswer:

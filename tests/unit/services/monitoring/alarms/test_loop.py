@@ -2,8 +2,10 @@
 
 import pytest
 
+from sagehen.services.monitoring.alarms import store
 from sagehen.services.monitoring.alarms.evaluation_pass import OFFSET_SECONDS
 from sagehen.services.monitoring.alarms.loop import AlarmLoop
+from sagehen.state.leadership import Leadership
 from support.fixtures.api_alarms import NOON, POLICY, TOPIC
 
 MINUTE = NOON.timestamp()
@@ -32,7 +34,13 @@ class Loop(AlarmLoop):
 
 @pytest.fixture
 def loop(alarms, monkeypatch):
-    loop = Loop(alarms.database, Seconds(alarms), "me", alarms.actions, 1000)
+    loop = Loop(
+        alarms.database,
+        Seconds(alarms),
+        Leadership(alarms.database, Seconds(alarms), "me"),
+        alarms.actions,
+        1000,
+    )
     passes = loop.passes = []
     run = loop._pass.run
 
@@ -122,7 +130,13 @@ async def test_policies_are_invoked_once_a_minute_whatever_happens(alarms, loop)
             at = {"StorageResolution": 1, "Timestamp": MINUTE + second - 10}
             alarms.put_value(9, **at)
         if second % 50 == 0:
-            loop = AlarmLoop(alarms.database, Seconds(alarms), "me", alarms.actions, 1000)
+            loop = AlarmLoop(
+                alarms.database,
+                Seconds(alarms),
+                Leadership(alarms.database, Seconds(alarms), "me"),
+                alarms.actions,
+                1000,
+            )
         await turn(alarms, loop, second)
     minutes = [int((now.timestamp() - MINUTE - OFFSET_SECONDS) // 60) for _, now in alarms.invoked]
     assert minutes == sorted(set(minutes)) == list(range(7))
@@ -150,9 +164,33 @@ async def test_a_restart_knows_the_periods(alarms, loop):
     waits = {"ActionsSuppressorWaitPeriod": 20, "ActionsSuppressorExtensionPeriod": 0}
     alarms.put_composite("c", "ALARM(a)", ActionsSuppressor="s", **waits)
     alarms.set_state("a", "ALARM")
-    restarted = AlarmLoop(alarms.database, Seconds(alarms), "me", alarms.actions, 1000)
+    restarted = AlarmLoop(
+        alarms.database,
+        Seconds(alarms),
+        Leadership(alarms.database, Seconds(alarms), "me"),
+        alarms.actions,
+        1000,
+    )
     await turn(alarms, restarted, 15)
     await turn(alarms, restarted, 31)
+    assert len(alarms.sent) == 1
+
+
+async def test_a_period_is_not_forgotten_after_an_error(alarms, loop, monkeypatch):
+    alarms.put("a", AlarmActions=[], TreatMissingData="ignore")
+    alarms.put("s", AlarmActions=[])
+    waits = {"ActionsSuppressorWaitPeriod": 20, "ActionsSuppressorExtensionPeriod": 0}
+    alarms.put_composite("c", "ALARM(a)", ActionsSuppressor="s", **waits)
+    alarms.set_state("a", "ALARM")
+
+    def fail(connection):
+        raise OSError("the disk is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "suppressed_by_period", fail)
+        with pytest.raises(OSError, match="away"):
+            await turn(alarms, loop, 15)
+    await turn(alarms, loop, 31)
     assert len(alarms.sent) == 1
 
 
@@ -167,6 +205,12 @@ async def test_old_history_goes(alarms, loop):
         ['Alarm "a1" created'],
         ['Alarm "a2" created'],
     ]
-    short = AlarmLoop(alarms.database, Seconds(alarms), "me", alarms.actions, 1)
+    short = AlarmLoop(
+        alarms.database,
+        Seconds(alarms),
+        Leadership(alarms.database, Seconds(alarms), "me"),
+        alarms.actions,
+        1,
+    )
     await short._prune()
     assert [len(alarms.history(f"a{number}")) for number in range(3)] == [0, 0, 1]

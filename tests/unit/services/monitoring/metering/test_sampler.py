@@ -40,6 +40,7 @@ from sagehen.services.sagemaker.hosting import (
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state import leases
+from sagehen.state.leadership import Leadership
 from support.clock import HandClock
 from support.fleet import deployment, endpoint, instance
 from support.state import settings_of
@@ -91,7 +92,7 @@ class World:
             self.observations,
             self.agent,
             self.clock,
-            holder,
+            Leadership(self.database, self.clock, holder).lease(module.LEASE_NAME),
             backlogs,
         )
 

@@ -24,6 +24,7 @@ from sagehen.services.sagemaker.async_inference.dispatch.notices import MAX_BODY
 from sagehen.services.sagemaker.async_inference.dispatch.outputs import OutputWriter
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
+from sagehen.state.leadership import Leadership
 
 __all__ = ["make_dispatcher"]
 
@@ -40,11 +41,8 @@ def make_dispatcher(
     objects: ObjectStore,
     record: Record,
     clock: Clock,
-    holder: str,
+    leadership: Leadership,
 ) -> AsyncDispatcher:
-    """Args:
-    holder: names the home and its machine, not the process.
-    """
     threads = Threads(THREADS, "dispatch")
     routes = RouteFileReader(home.routes, clock)
     routed = RoutedContainers(routes, clock, settings.async_concurrency, random.random)
@@ -74,6 +72,9 @@ def make_dispatcher(
             data_log=DataLog(home.logs / "endpoints", settings.container_log_bytes, clock),
             clock=clock,
             max_redeliveries=settings.max_async_redeliveries,
+            leads=lambda: leadership.is_leader,
         )
 
-    return AsyncDispatcher(writes, routed, make_work, clock, holder, settings.max_async_in_flight)
+    return AsyncDispatcher(
+        writes, routed, make_work, clock, leadership, settings.max_async_in_flight
+    )

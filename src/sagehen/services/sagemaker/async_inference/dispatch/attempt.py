@@ -7,6 +7,7 @@ look for the output of an earlier attempt → ask the container → write the ob
 
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -63,7 +64,11 @@ PLAIN = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True)
 class RequestAttempt:
-    """Runs attempts at leased requests."""
+    """Runs attempts at leased requests.
+
+    Args:
+        leads: False once another control may have taken the leases over.
+    """
 
     database: Database
     writes: GroupCommit
@@ -75,6 +80,7 @@ class RequestAttempt:
     data_log: DataLog
     clock: Clock
     max_redeliveries: int
+    leads: Callable[[], bool] = lambda: True
 
     async def run(self, job: LeasedRequest) -> None:
         """Bring a request to its end, or back into the queue. If neither can be written, its lease
@@ -205,7 +211,7 @@ class RequestAttempt:
         return True
 
     async def _is_ours(self, job: LeasedRequest) -> bool:
-        if self.clock.now() < job.lease_until:
+        if self.leads() and self.clock.now() < job.lease_until:
             return True
 
         def read() -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -62,7 +63,9 @@ class Claims:
     Args:
         free: slots by endpoint name.
         first: a growing number that rotates which endpoint comes first.
-        fresh: this worker has just started, so its older leases are from an earlier process.
+        fresh: this worker has just taken the lease on dispatching, so all leases of requests are of
+            workers that have ended or lost it.
+        check: raises LeaseLost if the lease on dispatching is another's.
     """
 
     free: Mapping[str, int]
@@ -73,10 +76,12 @@ class Claims:
     until: float
     read: Callable[[Connection, Sequence[QueuedRequest]], dict[int, SmallInput]]
     fresh: bool = False
+    check: Callable[[Connection], None] = lambda connection: None
 
     def __call__(self, connection: Connection) -> Claimed:
+        self.check(connection)
         if self.fresh:
-            async_leases.reclaim(connection, self.now, MAX_RECLAIMED_AT_ONCE, self.worker)
+            async_leases.reclaim(connection, math.inf, MAX_RECLAIMED_AT_ONCE)
         claimed = Claimed(at=self.now, cancelled=async_leases.cancellations(connection))
         queues = async_requests.endpoint_queues(connection)
         claimed.abandoned = {queue.endpoint_name: queue.abandoned_to for queue in queues}

@@ -33,7 +33,8 @@ from sagehen.services.sagemaker.async_inference.dispatch.failures import (
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
 from sagehen.state.commits import IdleCheck
 from sagehen.state.group_commit import GroupCommit
-from sagehen.state.leases import HeldLease
+from sagehen.state.leadership import Leadership
+from sagehen.state.leases import LeaseLost
 
 __all__ = ["AsyncDispatcher"]
 
@@ -52,8 +53,7 @@ class AsyncDispatcher:
     """Dispatches requests; of all controls that share a state, only the lease's holder does.
 
     Args:
-        holder: the same name after a restart takes over its leases at once.
-        most: requests worked on at once.
+        max_in_flight: requests worked on at once.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class AsyncDispatcher:
         routed: RoutedContainers,
         make_work: Callable[[Callable[[LeasedRequest], None]], RequestAttempt],
         clock: Clock,
-        holder: str,
+        leadership: Leadership,
         max_in_flight: int,
     ) -> None:
         self._writes = writes
         self._routed = routed
         self._work = make_work(self._release_slot)
         self._clock = clock
-        self._holder = holder
+        self._worker = leadership.holder
         self._max_in_flight = max_in_flight
         self._jobs: dict[int, LeasedRequest] = {}
         """by sequence"""
@@ -78,11 +78,14 @@ class AsyncDispatcher:
         self._leasing = asyncio.Lock()
         """Held while leased rows are not in `_jobs` yet: they must not be taken for a lost
         worker's."""
-        self._lease = HeldLease(writes.database, clock, LEASE_NAME, holder)
+        self._lease = leadership.lease(LEASE_NAME)
         self._idle = IdleCheck(writes.database.commits, clock)
-        self._fresh = True
+        self._term: int | None = None
+        """of the lease when the leases of other workers were last reclaimed"""
         self._turns = 0
         self.on_idle: Callable[[], None] = lambda: None
+        leadership.on_change(self.hint)
+        writes.database.commits.on_change(self.hint)
 
     @property
     def busy(self) -> frozenset[str]:
@@ -109,6 +112,8 @@ class AsyncDispatcher:
             if await self._is_idle():
                 return LONGEST_REST_SECONDS
             return await self.turn()
+        except LeaseLost:
+            return 0
         except AWAY as error:
             log.error("The queue cannot be reached: %s", error, extra={"action": "dispatch"})
         except Exception:
@@ -123,9 +128,12 @@ class AsyncDispatcher:
         await self._follow_routes()
         async with self._leasing:
             if not await self._lease.hold():
+                self._drop_jobs()
                 return LONGEST_REST_SECONDS
+            if self._term != self._lease.term:
+                self._drop_jobs()
             claimed = await self._claim()
-            self._fresh = False
+            self._term = self._lease.term
             self._break_off(claimed)
             self._take_on(claimed)
         if claimed.settled and not self._jobs:
@@ -149,11 +157,12 @@ class AsyncDispatcher:
             free={name: self._routed.free(name) for name in self._routed.endpoint_names},
             capacity=max(0, self._max_in_flight - len(self._jobs)),
             first=self._turns,
-            worker=self._holder,
+            worker=self._worker,
             now=now,
             until=now + REQUEST_LEASE_SECONDS,
             read=self._work.invoker.inputs.read_small,
-            fresh=self._fresh,
+            fresh=self._term != self._lease.term,
+            check=self._lease.check,
         )
         return await self._writes.join(claims)
 
@@ -200,6 +209,12 @@ class AsyncDispatcher:
         self._wake.set()
         if not job.container.outstanding:
             self.on_idle()
+
+    def _drop_jobs(self) -> None:
+        """Stops work on requests that another worker has now, or is about to take."""
+        for job, task in self._tasks.items():
+            if not job.ends:
+                task.cancel()
 
     def _break_off(self, claimed: Claimed) -> None:
         for sequence, attempt in claimed.cancelled:
@@ -263,7 +278,7 @@ class AsyncDispatcher:
         now = self._clock.now()
         until = now + REQUEST_LEASE_SECONDS
         renewal = async_leases.renew(connection, held, until)
-        if not reclaims:
+        if not reclaims or self._term != self._lease.term:
             return renewal, until, 0
         return renewal, until, async_leases.reclaim(connection, now, RECLAIM_BATCH)
 

@@ -6,6 +6,7 @@ The loop asks the agent after that.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import msgspec
 from sqlalchemy import Connection
@@ -23,6 +24,11 @@ from sagehen.services.sagemaker.hosting import (
 )
 from sagehen.services.sagemaker.hosting.demand import CallDemand, VariantUse
 from sagehen.services.sagemaker.hosting.events import endpoint_event
+from sagehen.services.sagemaker.hosting.reconciler.columns import (
+    instance_columns,
+    leaving_columns,
+)
+from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
 from sagehen.services.sagemaker.hosting.reconciler.on_demand import Room
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
     EndpointStep,
@@ -55,7 +61,7 @@ from sagehen.services.sagemaker.offline_results.stores import (
     requested_stores,
 )
 from sagehen.state.database import Database
-from sagehen.state.leases import Lease
+from sagehen.state.leases import WriteCheck
 
 __all__ = ["EndpointPass", "InstanceRequests", "OnDemand"]
 
@@ -148,11 +154,14 @@ class EndpointPass:
         self,
         database: Database,
         routes: RouteFile,
-        lease: Lease,
+        lease: WriteCheck,
         new_id: Callable[[], str],
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
+        draining: Draining | None = None,
     ) -> None:
+        self._draining = draining or Draining()
+        self._called: frozenset[str] = frozenset()
         self._on_routes = on_routes
         self._on_demand = on_demand
         self._room = Room()
@@ -185,13 +194,18 @@ class EndpointPass:
         """
         self._busy, self._stores = busy, stores
         rows = self._rows = self._read()
+        columns = {**instance_columns(self._routes.routes), **self._routes.leaving}
+        self._called = self._draining.called(columns)
         if self._on_demand is not None:
             self._room = self._on_demand.room(rows)
-        planned = {name: self._plan(name, rows, reports, now) for name in rows.names}
+        names = rows.names
+        planned = {name: self._plan(name, rows, reports, now) for name in names}
         # Before the rows: clients may invoke as soon as they read `InService`, and dead addresses
         # must go first.
         self._publish(rows_after(rows, planned), reports, now)
-        steps = [self._step(name, planned[name], reports, now) for name in rows.names]
+        steps = [self._step(name, planned[name], reports, now) for name in names]
+        for name, step in zip(names, steps, strict=True):
+            self._draining.note_cut_off(name, step.cut_off)
         self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
         if any(step.writes for step in steps):
             rows = self._read()
@@ -231,10 +245,17 @@ class EndpointPass:
 
     def _publish(self, rows: EndpointRows, reports: Reports | None, now: float) -> None:
         before = self._routes.routes
+        all_instances = chain.from_iterable(rows.instances.values())
+        leaving = leaving_columns(all_instances, before, self._routes.leaving)
         routes = build_routes(
-            rows.endpoints.values(), rows.instances, reports, before, self._stores
+            rows.endpoints.values(),
+            rows.instances,
+            reports,
+            before,
+            self._stores,
+            reserved=chain.from_iterable(leaving.values()),
         )
-        if self._routes.publish(routes):
+        if self._routes.publish(routes, leaving=leaving):
             self._departures.note(before, routes, now)
             self._on_routes()
 
@@ -257,6 +278,8 @@ class EndpointPass:
             reports=reports,
             retries=self._retries,
             busy=self._busy,
+            called=self._called,
+            drain_seconds=self._draining.seconds,
             stores=self._stores,
             uses=self._on_demand.uses(endpoint, self._rows) if self._on_demand else {},
             room=self._room,
@@ -270,7 +293,7 @@ class EndpointPass:
         if not planned.writes:
             return planned
         with self._database.write() as connection:
-            self._lease.renew(connection, now)
+            self._lease.check(connection, now)
             endpoint = endpoints.get_for_update(connection, name)
             of_endpoint = instances.of_endpoint(connection, name)
             step = plan(self._facts(endpoint, of_endpoint, reports, now), self._new_id)

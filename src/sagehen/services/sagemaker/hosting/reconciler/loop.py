@@ -17,10 +17,12 @@ from sagehen.frame.container_specs import (
 )
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
+from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.services.sagemaker.offline_results.stores import StoreRequest, StoreStates
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 __all__ = [
     "LEASE_NAME",
@@ -62,18 +64,19 @@ class EndpointLoop(LeasedLoop):
         stores: ResultStores,
         home: Home,
         clock: Clock,
-        holder: str,
+        leadership: Leadership,
         source: random.Random | None = None,
         busy: Callable[[], frozenset[str]] = frozenset,
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
+        draining: Draining | None = None,
     ) -> None:
         """Args:
         busy: ids of instances that finish their work before they are stopped, unless their
             endpoint is deleted.
         on_routes: called after the route table changes, from any thread.
         """
-        super().__init__(database, clock, LEASE_NAME, holder)
+        super().__init__(database, clock, LEASE_NAME, leadership)
         chosen = source or random.SystemRandom()
         self._stores = stores
         self._busy = busy
@@ -84,6 +87,7 @@ class EndpointLoop(LeasedLoop):
             lambda: new_instance_id(chosen),
             on_routes,
             on_demand,
+            draining,
         )
         self._idle_timer: asyncio.TimerHandle | None = None
         self._instances = AgentInstances(agent, InstanceOwner.ENDPOINT, clock, self._wake.set)

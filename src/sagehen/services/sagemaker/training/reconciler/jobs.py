@@ -36,7 +36,7 @@ from sagehen.services.sagemaker.training.records import SecondaryStatus, Trainin
 from sagehen.services.sagemaker.training.status import JobUpdate
 from sagehen.state.database import Database
 from sagehen.state.group_commit import attempt
-from sagehen.state.leases import Lease
+from sagehen.state.leases import WriteCheck
 
 __all__ = ["AttemptRequests", "JobLimits", "JobPass", "OnEnd", "add_metrics"]
 
@@ -109,7 +109,7 @@ class JobPass:
     def __init__(
         self,
         database: Database,
-        lease: Lease,
+        lease: WriteCheck,
         arns: ArnMaker,
         limits: JobLimits,
         on_end: Sequence[OnEnd] = (),
@@ -144,7 +144,7 @@ class JobPass:
         if not busy:
             return self._requests(running, view, now)
         with self._database.write() as connection:
-            self._lease.renew(connection, now)
+            self._lease.check(connection, now)
             updates, running, more = self._advance(connection, view, now)
         for update in updates:
             _log_update(update)
@@ -169,7 +169,7 @@ class JobPass:
             LeaseLost: as `run`.
         """
         with self._database.write() as connection:
-            self._lease.renew(connection, jump.now)
+            self._lease.check(connection, jump.now)
             training_jobs.shift_clock(connection, jump.seconds, jump.since, jump.now)
         about = {"action": "clock_set", "seconds": round(jump.seconds, 3)}
         log.warning("The clock was set: jobs wait for as long as before.", extra=about)

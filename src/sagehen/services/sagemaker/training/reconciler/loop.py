@@ -26,6 +26,7 @@ from sagehen.services.sagemaker.training.reconciler.jobs import (
 )
 from sagehen.services.sagemaker.training.store import JOBS_CHANGED
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 __all__ = ["LEASE_NAME", "JobAgent", "JobLoop"]
 
@@ -54,7 +55,7 @@ class JobLoop(LeasedLoop):
         database: Database,
         agent: JobAgent,
         clock: Clock,
-        holder: str,
+        leadership: Leadership,
         arns: ArnMaker,
         limits: JobLimits,
         on_end: Sequence[OnEnd] = (),
@@ -63,7 +64,7 @@ class JobLoop(LeasedLoop):
         on_end: called once for each job, in the transaction of its final status. If it raises,
             only this job ends later.
         """
-        super().__init__(database, clock, LEASE_NAME, holder)
+        super().__init__(database, clock, LEASE_NAME, leadership)
         self._agent = agent
         self._pass = JobPass(database, self._lease.lease, arns, limits, on_end)
         self._jumps = ClockJumps(clock)

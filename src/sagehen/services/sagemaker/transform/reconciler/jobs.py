@@ -32,7 +32,7 @@ from sagehen.services.sagemaker.transform.reconciler.plan import (
 )
 from sagehen.services.sagemaker.transform.status import admit
 from sagehen.state.database import Database
-from sagehen.state.leases import Lease
+from sagehen.state.leases import WriteCheck
 
 __all__ = ["JobRequests", "TransformPass"]
 
@@ -78,7 +78,7 @@ class TransformPass:
     """
 
     def __init__(
-        self, database: Database, lease: Lease, arns: ArnMaker, settings: Settings
+        self, database: Database, lease: WriteCheck, arns: ArnMaker, settings: Settings
     ) -> None:
         self._database = database
         self._lease = lease
@@ -156,7 +156,7 @@ class TransformPass:
     ) -> list[JobStep]:
         """Plans again with locked rows, and writes."""
         with self._database.write() as connection:
-            self._lease.renew(connection, now)
+            self._lease.check(connection, now)
             rows = self._read(connection, reports, lock=True)
             steps = [self._plan(job, rows, reports, runners, now) for job in rows.jobs]
             for job, step in zip(rows.jobs, steps, strict=True):

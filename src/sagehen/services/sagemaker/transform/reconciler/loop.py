@@ -36,6 +36,7 @@ from sagehen.services.sagemaker.transform.runner_messages import RunnerSpec, S3A
 from sagehen.services.sagemaker.transform.runner_spec import make_runner_spec
 from sagehen.services.sagemaker.transform.store import TRANSFORMS_CHANGED
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 from sagehen.state.leases import LeaseLost
 
 __all__ = ["LEASE_NAME", "TransformLoop"]
@@ -53,7 +54,7 @@ class TransformLoop(LeasedLoop):
         database: Database,
         agent: InstanceAgent,
         clock: Clock,
-        holder: str,
+        leadership: Leadership,
         arns: ArnMaker,
         settings: Settings,
         *,
@@ -63,7 +64,7 @@ class TransformLoop(LeasedLoop):
         s3: S3Access,
         make_process: MakeProcess = RunnerProcess,
     ) -> None:
-        super().__init__(database, clock, LEASE_NAME, holder)
+        super().__init__(database, clock, LEASE_NAME, leadership)
         self._database = database
         self._data_log = data_log
         self._left_uploads = LeftUploads(database, objects)

@@ -53,7 +53,7 @@ async def test_time_alone_has_nothing_looked_at_once_all_is_settled(
     database, agent, home, clock
 ) -> None:
     # As control opens it: a lease that is renewed is a commit, too.
-    state = Database(str(database.engine.url), locks_leases=True)
+    state = Database(str(database.engine.url), by_control=True)
     control = Control(state, agent, home, clock)
     async with control.running():
         control.write(CREATING)

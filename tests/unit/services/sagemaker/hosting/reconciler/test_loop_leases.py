@@ -177,7 +177,7 @@ async def test_who_stands_by_names_the_leader_for_as_long_as_it_leads(
     control, database, agent, short_path, clock
 ) -> None:
     """On SQLite the leader writes its row once: the lock says that it is still there."""
-    state = Database(str(database.engine.url), locks_leases=True)
+    state = Database(str(database.engine.url), by_control=True)
     leading = Control(state, agent, control.home, clock)
     standing_by = Control(state, type(agent)(), prepare_home(short_path / "other"), clock, "two")
 

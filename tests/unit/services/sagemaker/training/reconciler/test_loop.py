@@ -16,6 +16,7 @@ from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
 from sagehen.services.sagemaker.training.records import SecondaryStatus
+from sagehen.state.leadership import Leadership
 from support.training_jobs import JobAgent, report_of, spot, waiting_job
 
 ARNS = ArnMaker("000000000000", "us-east-1")
@@ -32,7 +33,7 @@ class Control:
             database,
             self.agent,
             clock,
-            holder,
+            Leadership(database, clock, holder),
             ARNS,
             JobLimits(running=2, restarts=1, series=100),
             on_end=[lambda connection, record: self.ends.append(record.name)],

@@ -27,6 +27,7 @@ from sagehen.services.sagemaker.transform.runner_messages import (
 )
 from sagehen.services.sagemaker.transform.status import request_stop
 from sagehen.state import leases
+from sagehen.state.leadership import Leadership
 from support.state import settings_of
 from support.transform_jobs import S3, MemoryRunner, done, waiting_transform
 
@@ -42,7 +43,7 @@ class Control:
             database,
             agent,
             clock,
-            holder,
+            Leadership(database, clock, holder),
             ArnMaker("000000000000", "us-east-1"),
             settings_of(home.path),
             objects=LocalObjectStore(database, home.objects, clock),

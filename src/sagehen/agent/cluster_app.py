@@ -1,0 +1,132 @@
+"""The agent's HTTP API for the controls of a cluster, which reach it over TLS.
+
+It is the API of the Unix socket, and more: the node, control's lease and the route table. Each
+request names the epoch of the control that sends it; those of earlier leaders are refused.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sagehen.agent.app import answer_error, answer_json, read_body
+from sagehen.agent.control_lease import ControlLease
+from sagehen.base.errors import Invalid, SagehenError
+from sagehen.frame.nodes import EPOCH_HEADER, LeaseRequest, NodeDescription, RunningSpecs
+from sagehen.frame.routes import RouteTable
+
+__all__ = ["RouteTableFile", "create_cluster_app"]
+
+MAX_ROUTES_BYTES = 256 * 2**20
+
+
+class RouteTableFile:
+    """The node's route table, as control last sent it. A late request does not undo a newer one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._newest = (0, -1)
+        """epoch and version"""
+
+    def write(self, epoch: int, body: bytes) -> None:
+        """Blocks. Raises Invalid."""
+        try:
+            version = msgspec.json.decode(body, type=RouteTable).version
+        except msgspec.MsgspecError as error:
+            raise Invalid(f"The body is no route table: {error}") from error
+        if (epoch, version) <= self._newest:
+            return
+        draft = self._path.with_name(f"{self._path.name}.new")
+        draft.write_bytes(body)
+        draft.replace(self._path)
+        self._newest = (epoch, version)
+
+
+def create_cluster_app(
+    agent_app: ASGIApp,
+    lease: ControlLease,
+    describe: Callable[[], NodeDescription],
+    specs: Callable[[], RunningSpecs],
+    routes_file: Path,
+) -> ASGIApp:
+    """Args:
+    agent_app: answers all other paths.
+    describe: describes the node; blocks.
+    routes_file: which the node's gateways follow.
+    """
+    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file))
+    app = Starlette(
+        routes=[
+            Route("/node", routes.describe_node, methods=["GET"]),
+            Route("/specs", routes.list_specs, methods=["GET"]),
+            Route("/lease", routes.renew_lease, methods=["POST"]),
+            Route("/routes", routes.put_routes, methods=["PUT"]),
+            Mount("/", app=agent_app),
+        ],
+        exception_handlers={SagehenError: answer_error},
+    )
+    return _EpochCheck(app, lease)
+
+
+class _Routes:
+    def __init__(
+        self,
+        lease: ControlLease,
+        describe: Callable[[], NodeDescription],
+        specs: Callable[[], RunningSpecs],
+        table: RouteTableFile,
+    ) -> None:
+        self._lease = lease
+        self._describe = describe
+        self._specs = specs
+        self._table = table
+
+    async def describe_node(self, request: Request) -> Response:
+        return answer_json(await asyncio.to_thread(self._describe))
+
+    async def list_specs(self, request: Request) -> Response:
+        return answer_json(self._specs())
+
+    async def renew_lease(self, request: Request) -> Response:
+        return answer_json(self._lease.renew(await read_body(request, LeaseRequest)))
+
+    async def put_routes(self, request: Request) -> Response:
+        body = bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_ROUTES_BYTES:
+                raise Invalid(f"The route table is larger than {MAX_ROUTES_BYTES} bytes.")
+        # In the event loop: two tables in two threads could be written in the wrong order.
+        self._table.write(epoch_of(request.scope), bytes(body))
+        return Response(status_code=204)
+
+
+class _EpochCheck:
+    """Refuses requests of controls that no longer lead."""
+
+    def __init__(self, app: ASGIApp, lease: ControlLease) -> None:
+        self._app = app
+        self._lease = lease
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            self._lease.check_epoch(epoch_of(scope))
+        except SagehenError as error:
+            answer = await answer_error(Request(scope), error)
+            await answer(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def epoch_of(scope: Scope) -> int:
+    """Raises Invalid where the request does not name control's epoch."""
+    value = dict(scope["headers"]).get(EPOCH_HEADER.encode(), b"")
+    if not value.isdigit() or len(value) > 18:
+        raise Invalid(f"The header {EPOCH_HEADER} must be a number, but it is {value[:40]!r}.")
+    return int(value)

@@ -1,0 +1,45 @@
+"""The agent of a cluster's node: behind TLS for the controls, and with a lease of theirs."""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+
+from sagehen.agent.agent import Agent
+from sagehen.agent.cluster_app import create_cluster_app
+from sagehen.agent.control_lease import ControlLease
+from sagehen.agent.node_description import describe_node
+from sagehen.app.roles.common import Start, serving_tls
+from sagehen.base.clock import SYSTEM
+from sagehen.base.cluster_certificates import server_context
+
+__all__ = ["make_lease", "serving_cluster"]
+
+
+def make_lease(start: Start) -> ControlLease:
+    cut_off = start.settings.cluster_cut_off_seconds
+    return ControlLease(uuid.uuid4().hex, start.home.cluster / "epoch", cut_off, SYSTEM)
+
+
+@asynccontextmanager
+async def serving_cluster(
+    start: Start, agent: Agent, app: Starlette, lease: ControlLease
+) -> AsyncIterator[None]:
+    """Serves the controls of the cluster until the block ends."""
+    node_id = start.home.node_id.read_text().strip()
+    cluster_app = create_cluster_app(
+        app,
+        lease,
+        lambda: describe_node(node_id, lease.run_id, agent.list_gpus()),
+        agent.specs,
+        start.home.routes,
+    )
+    watch = asyncio.create_task(lease.watch(agent.stop_jobs, agent.stop_instances))
+    context = server_context(start.home.cluster)
+    try:
+        async with serving_tls(start.sockets[0], context, cluster_app):
+            yield
+    finally:
+        watch.cancel()

@@ -1,0 +1,112 @@
+"""What control and the agents of a cluster tell one another of a node, and what runs on it."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from sagehen.frame.container_specs import InstanceSpec
+from sagehen.frame.gpus import WHOLE, instance_fraction
+from sagehen.frame.instance_types import find_instance_type
+from sagehen.frame.job_specs import JobSpec
+
+__all__ = [
+    "EPOCH_HEADER",
+    "LeaseAnswer",
+    "LeaseRequest",
+    "NodeDescription",
+    "Resources",
+    "RunningSpecs",
+    "instance_resources",
+    "job_resources",
+]
+
+EPOCH_HEADER = "x-sagehen-epoch"
+"""carries the leading control's epoch in each request to an agent; it grows with each leader"""
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node has, or what an instance or job needs."""
+
+    cpus: float = 0.0
+    memory_bytes: int = 0
+    gpus: float = 0.0
+
+    def __add__(self, other: "Resources") -> "Resources":
+        return Resources(
+            cpus=self.cpus + other.cpus,
+            memory_bytes=self.memory_bytes + other.memory_bytes,
+            gpus=self.gpus + other.gpus,
+        )
+
+    def __sub__(self, other: "Resources") -> "Resources":
+        return Resources(
+            cpus=self.cpus - other.cpus,
+            memory_bytes=self.memory_bytes - other.memory_bytes,
+            gpus=self.gpus - other.gpus,
+        )
+
+    def fits_in(self, free: "Resources") -> bool:
+        # Fractions of GPUs are added and subtracted as floats.
+        return (
+            self.cpus <= free.cpus + 1e-6
+            and self.memory_bytes <= free.memory_bytes
+            and self.gpus <= free.gpus + 1e-6
+        )
+
+
+class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent's answer about its node."""
+
+    node_id: str
+    run_id: str
+    """changes when the agent starts anew, without its instances"""
+    resources: Resources
+    pids: tuple[int, ...] = ()
+    """all processes of ours on the node"""
+
+
+class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Control's heartbeat. It lets the agent run jobs for `seconds` after `answered_at`, the time
+    in the newest answer that control has received."""
+
+    seconds: float
+    run_id: str = ""
+    answered_at: float | None = None
+
+
+class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    run_id: str
+    answered_at: float
+    """by the agent's own clock, for the next request only"""
+
+
+class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):
+    """The specs of everything that an agent runs, for a control that has not sent them."""
+
+    instances: tuple[InstanceSpec, ...] = ()
+    jobs: tuple[JobSpec, ...] = ()
+
+
+def instance_resources(spec: InstanceSpec) -> Resources:
+    """Raises Invalid for a malformed fraction of GPUs."""
+    return _resources(spec.instance_type, [each.environment for each in spec.containers])
+
+
+def job_resources(spec: JobSpec) -> Resources:
+    """Returns what all hosts of a job need, which run on one node. Raises Invalid."""
+    of_host = _resources(spec.instance_type, [spec.environment])
+    return Resources(
+        cpus=of_host.cpus * spec.instance_count,
+        memory_bytes=of_host.memory_bytes * spec.instance_count,
+        gpus=of_host.gpus * spec.instance_count,
+    )
+
+
+def _resources(instance_type: str, environments: Sequence[Mapping[str, str]]) -> Resources:
+    found = find_instance_type(instance_type)
+    if found is None:
+        return Resources()  # the agent refuses or runs it, as on one machine
+    fraction = instance_fraction(environments) if found.gpus else WHOLE
+    return Resources(
+        cpus=found.vcpus, memory_bytes=found.memory_bytes, gpus=float(found.gpus * fraction)
+    )

@@ -1,0 +1,1 @@
+"""Which node an instance or a job goes to, where there are several machines."""

@@ -1,0 +1,118 @@
+"""The heartbeat to one node: renews its lease each second, and says when the node is lost.
+
+A lost node's endpoint instances are placed elsewhere at once: two of the same do no harm. Its jobs
+may have ended for sure only when their lease has run out, which is later: then it is fenced.
+"""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+
+from sagehen.base.clock import Clock
+from sagehen.base.errors import SagehenError
+from sagehen.frame.nodes import LeaseAnswer, LeaseRequest
+
+__all__ = ["FENCED_SECONDS", "LEASE_SECONDS", "LOST_SECONDS", "Heartbeat"]
+
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+LOST_SECONDS = 4.0
+"""without an answer"""
+LEASE_SECONDS = 8.0
+"""longer than a new leader takes to come, so that jobs outlive the death of control"""
+FENCED_SECONDS = LEASE_SECONDS + 1.0
+"""clocks of two machines differ a little in speed, and killing takes a moment"""
+LONGEST_CALL_SECONDS = 2.0
+SHORTEST_CALL_SECONDS = 0.2
+
+Renew = Callable[[LeaseRequest, float], Awaitable[LeaseAnswer]]
+
+
+class Heartbeat:
+    """Args:
+    on_change: called when the node answers for the first time or again, is lost, or is fenced, and
+        when another agent answers.
+    """
+
+    def __init__(
+        self, node_id: str, renew: Renew, clock: Clock, on_change: Callable[[], None]
+    ) -> None:
+        self._node_id = node_id
+        self._renew = renew
+        self._clock = clock
+        self._on_change = on_change
+        self._heard_at = clock.monotonic()
+        """the last answer, or the beginning"""
+        self._answered_at: float | None = None
+        """by the agent's clock"""
+        self.run_id = ""
+        """of the agent; empty before its first answer"""
+        self.is_lost = False
+        self.is_fenced = False
+        """no job of this node runs any more"""
+
+    @property
+    def has_answered(self) -> bool:
+        return self._answered_at is not None
+
+    @property
+    def is_alive(self) -> bool:
+        return self.has_answered and not self.is_lost
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            began = self._clock.monotonic()
+            try:
+                answer = await self._renew(self._request(), self._patience(began))
+            except SagehenError:
+                pass
+            except Exception:
+                log.exception("A heartbeat failed and is tried again.", extra=self._about())
+            else:
+                self._note(answer)
+            self._look()
+            await self._clock.sleep(self._pause(began))
+
+    def _request(self) -> LeaseRequest:
+        return LeaseRequest(
+            seconds=LEASE_SECONDS, run_id=self.run_id, answered_at=self._answered_at
+        )
+
+    def _patience(self, now: float) -> float:
+        """A call must not hide that the node is lost, or fenced."""
+        left = self._next_limit(now) - now
+        return max(SHORTEST_CALL_SECONDS, min(LONGEST_CALL_SECONDS, left))
+
+    def _note(self, answer: LeaseAnswer) -> None:
+        is_new = answer.run_id != self.run_id or self.is_lost or not self.has_answered
+        if self.is_lost:
+            log.info("A node answers again.", extra=self._about())
+        self._heard_at = self._clock.monotonic()
+        self.run_id, self._answered_at = answer.run_id, answer.answered_at
+        self.is_lost = self.is_fenced = False
+        if is_new:
+            self._on_change()
+
+    def _look(self) -> None:
+        silent = self._clock.monotonic() - self._heard_at
+        is_lost, is_fenced = silent >= LOST_SECONDS, silent >= FENCED_SECONDS
+        if is_lost and not self.is_lost:
+            log.warning("A node is lost.", extra=self._about() | {"silent_seconds": silent})
+        if (is_lost, is_fenced) != (self.is_lost, self.is_fenced):
+            self.is_lost, self.is_fenced = is_lost, is_fenced
+            self._on_change()
+
+    def _pause(self, began: float) -> float:
+        """Until the next beat, or the moment at which the node is lost or fenced."""
+        now = self._clock.monotonic()
+        return max(0.0, min(began + BEAT_SECONDS, self._next_limit(now)) - now)
+
+    def _next_limit(self, now: float) -> float:
+        """Returns when the node is lost or fenced, if it stays silent."""
+        limits = (self._heard_at + LOST_SECONDS, self._heard_at + FENCED_SECONDS)
+        return min((at for at in limits if at > now), default=math.inf)
+
+    def _about(self) -> dict[str, object]:
+        return {"action": "heartbeat", "node": self._node_id}

@@ -1,0 +1,31 @@
+"""The nodes of a cluster."""
+
+import msgspec
+
+from sagehen.frame.nodes import Resources
+
+__all__ = ["NodeRecord"]
+
+
+class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine of the cluster, as its row says."""
+
+    node_id: str
+    agent_address: str
+    """`host:port`, as the other two"""
+    peer_address: str
+    """where its gateways take requests for its instances"""
+    gateway_address: str
+    """where its gateways take clients' requests"""
+    resources: Resources
+    """what instances and jobs may use"""
+    has_control: bool = False
+    """a control runs there, which may lead"""
+    is_draining: bool = False
+    """nothing new is placed there, and instances of endpoints move away"""
+    ray_id: str = ""
+    """of Ray's node on this machine; empty without Ray"""
+    epoch: int = 0
+    """of the control that has seen it last"""
+    seen_at: float = 0.0
+    """when that was, in seconds since the epoch"""

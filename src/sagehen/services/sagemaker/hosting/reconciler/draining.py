@@ -1,0 +1,59 @@
+"""Instances that leave the routes go on for the requests that gateways have sent to them.
+
+in the routes ──leaves──► gets no new requests ──its last request ends, or its time is over──► stops
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["Draining"]
+
+log = logging.getLogger(__name__)
+
+_REMEMBERED = 1000
+"""instances that were cut off: the agent may be asked to stop one twice"""
+
+
+class Draining:
+    """Tells which instances have requests, and counts those that were cut off.
+
+    Args:
+        seconds: the longest time that an instance goes on after it has left the routes.
+        outstanding: counts the requests in a column of the gateways' in-flight table.
+    """
+
+    def __init__(
+        self, seconds: float = 0.0, outstanding: Callable[[int], int] = lambda column: 0
+    ) -> None:
+        self.seconds = seconds
+        self._outstanding = outstanding
+        self._cut_off: deque[str] = deque(maxlen=_REMEMBERED)
+        self.hits = 0
+        """instances that were stopped with requests"""
+
+    def called(self, columns: Mapping[str, Iterable[int]]) -> frozenset[str]:
+        """Returns the instances with requests, of those whose columns are given by id."""
+        return frozenset(
+            instance_id
+            for instance_id, own in columns.items()
+            if any(self._outstanding(column) > 0 for column in own)
+        )
+
+    def note_cut_off(self, endpoint: str, instance_ids: Iterable[str]) -> None:
+        """Logs and counts each instance once."""
+        for instance_id in instance_ids:
+            if instance_id in self._cut_off:
+                continue
+            self._cut_off.append(instance_id)
+            self.hits += 1
+            extra = {
+                "action": "drain_cut_off",
+                "endpoint": endpoint,
+                "instance": instance_id,
+                "seconds": self.seconds,
+            }
+            log.warning(
+                "An instance that left is stopped with requests (drain_timeout_seconds).",
+                extra=extra,
+            )

@@ -1,0 +1,407 @@
+"""All nodes of a cluster, seen as one agent."""
+
+import asyncio
+
+import pytest
+
+from sagehen.base.errors import Invalid, NotFound, Unavailable
+from sagehen.frame.container_specs import InstanceOwner, InstanceState
+from sagehen.frame.job_specs import JobOutcome, JobReport
+from sagehen.frame.nodes import Resources
+from sagehen.frame.routes import NodeRoute
+from sagehen.placement.fleet import Fleet
+from support.clock import SteppedClock
+from support.node_agents import FakeNode, attempt_spec, node_record, variant_spec
+
+SMALL = Resources(cpus=4, memory_bytes=16 * 2**30)
+"""room for two instances"""
+
+
+class Cluster:
+    """A fleet with its nodes, and short words for what tests do with them."""
+
+    def __init__(self, tmp_path):
+        self.clock = SteppedClock()
+        self.routes_file = tmp_path / "routes.json"
+        self.agents: dict[str, FakeNode] = {}
+        self.fleet = self.make_fleet()
+        self.records = {}
+
+    def make_fleet(self):
+        return Fleet(
+            lambda record: self.agents[record.node_id], "a", self.routes_file, 100, self.clock
+        )
+
+    async def begin(self, *names, **members):
+        for name in names:
+            self.agents.setdefault(name, FakeNode(name, self.clock))
+            self.records[name] = node_record(name, **members)
+        await self.set_nodes()
+        await self.settle()
+
+    async def set_nodes(self):
+        await self.fleet.set_nodes(list(self.records.values()))
+
+    async def change(self, name, **members):
+        self.records[name] = node_record(name, **members)
+        await self.set_nodes()
+        await self.settle()
+
+    async def settle(self):
+        for _ in range(30):
+            await asyncio.sleep(0)
+
+    async def pass_time(self, seconds):
+        for _ in range(round(seconds * 4)):
+            await self.settle()
+            self.clock.advance(0.25)
+        await self.settle()
+        await self.set_nodes()
+        await self.settle()
+
+    async def put(self, *specs):
+        for spec in specs:
+            await self.fleet.put_instance(spec)
+        await self.settle()
+
+    async def reports(self):
+        listed = await self.fleet.instances()
+        return {report.instance_id: report for report in listed.instances}
+
+    async def places(self):
+        return {key: report.node_id for key, report in (await self.reports()).items()}
+
+    async def attempts(self):
+        return {job.attempt_id: job for job in (await self.fleet.jobs()).jobs}
+
+    def where(self, key):
+        return {
+            name
+            for name, agent in self.agents.items()
+            if key in agent.states or key in agent.job_reports
+        }
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    await cluster.fleet.stand_down()
+    assert all(agent.closed for agent in cluster.agents.values())
+
+
+async def test_nothing_is_known_before_every_node_has_reported_or_is_lost(cluster):
+    with pytest.raises(Unavailable):
+        await cluster.fleet.instances()
+    cluster.agents["b"] = FakeNode("b", cluster.clock)
+    cluster.agents["b"].die()
+    await cluster.begin("a", "b")
+    for call in (cluster.fleet.instances(), cluster.fleet.put_instance(variant_spec("i-1"))):
+        with pytest.raises(Unavailable, match="Not every node"):
+            await call
+    await cluster.pass_time(4.5)
+    assert await cluster.reports() == {}
+    with pytest.raises(Unavailable, match="may still run"):
+        await cluster.fleet.jobs()
+    await cluster.pass_time(5)
+    assert await cluster.attempts() == {}
+
+
+async def test_instances_are_spread_and_reported_with_their_nodes(cluster):
+    await cluster.begin("a", "b", "c")
+    await cluster.put(*(variant_spec(f"i-{number}") for number in range(3)))
+    places = await cluster.places()
+    assert set(places.values()) == {"a", "b", "c"}
+    # A put that is repeated goes to the same node.
+    await cluster.put(variant_spec("i-1"))
+    assert cluster.where("i-1") == {places["i-1"]}
+    await cluster.fleet.delete_instance("i-1")
+    await cluster.settle()
+    assert (await cluster.reports())["i-1"].state is InstanceState.STOPPING
+    cluster.agents[places["i-1"]].end_instance("i-1")
+    await cluster.settle()
+    assert set(await cluster.places()) == {"i-0", "i-2"}
+    await cluster.fleet.delete_instance("i-1")
+
+
+async def test_all_nodes_that_answer_prepare_for_starts(cluster):
+    await cluster.begin("a", "b")
+    cluster.agents["b"].die()
+    await cluster.pass_time(10)
+    await cluster.fleet.keep_warm(["python"])
+    assert ("warm", "python") in cluster.agents["a"].calls
+    assert ("warm", "python") not in cluster.agents["b"].calls
+
+
+async def test_a_long_poll_ends_with_a_change_and_not_without(cluster):
+    await cluster.begin("a")
+    listed = await cluster.fleet.instances()
+    polling = asyncio.create_task(cluster.fleet.instances(listed.version, 30))
+    await cluster.pass_time(3)
+    assert not polling.done(), "time and beats change nothing"
+    await cluster.put(variant_spec("i-1"))
+    assert [each.instance_id for each in (await polling).instances] == ["i-1"]
+
+
+@pytest.mark.parametrize("fault", ["die", "hang"])
+async def test_the_instances_of_a_lost_node_vanish_and_are_placed_elsewhere(cluster, fault):
+    await cluster.begin("a", "b")
+    await cluster.put(variant_spec("i-1"), variant_spec("i-2"))
+    places = await cluster.places()
+    lost = places["i-1"]
+    getattr(cluster.agents[lost], fault)()
+    await cluster.pass_time(2)
+    assert await cluster.places() == places, "it may be slow"
+    await cluster.pass_time(3)
+    assert await cluster.places() == {"i-2": places["i-2"]}
+    await cluster.put(variant_spec("i-1"))
+    assert (await cluster.places())["i-1"] == places["i-2"]
+
+
+async def test_a_call_does_not_wait_for_a_node_that_is_lost(cluster):
+    await cluster.begin("a")
+    await cluster.put(variant_spec("i-1"))
+    cluster.agents["a"].hang()
+    deleting = asyncio.create_task(cluster.fleet.delete_instance("i-1"))
+    await cluster.pass_time(5)
+    with pytest.raises(Unavailable, match="node a does not answer"):
+        await deleting
+
+
+async def test_of_two_copies_the_assigned_one_stays(cluster):
+    await cluster.begin("a", "b")
+    await cluster.put(variant_spec("i-1"))
+    first = (await cluster.places())["i-1"]
+    cluster.agents[first].hang()
+    await cluster.pass_time(5)
+    await cluster.put(variant_spec("i-1"))
+    second = (await cluster.places())["i-1"]
+    assert second != first
+    cluster.agents[first].go_on()
+    await cluster.pass_time(2)
+    assert await cluster.places() == {"i-1": second}
+    assert cluster.agents[first].states == {"i-1": InstanceState.STOPPING}
+    assert ("delete", "i-1") not in cluster.agents[second].calls
+
+
+async def test_a_node_that_returns_in_time_keeps_its_instances(cluster):
+    await cluster.begin("a")
+    await cluster.put(variant_spec("i-1"))
+    cluster.agents["a"].hang()
+    await cluster.pass_time(6)
+    assert await cluster.reports() == {}
+    await cluster.put(variant_spec("i-1"))
+    assert (await cluster.reports())["i-1"].failure_reason, "it waits for a node"
+    cluster.agents["a"].go_on()
+    await cluster.pass_time(2)
+    assert await cluster.places() == {"i-1": "a"}
+    assert cluster.agents["a"].states == {"i-1": InstanceState.STARTING}
+
+
+async def test_another_agent_on_the_node_begins_without_instances(cluster):
+    await cluster.begin("a")
+    await cluster.put(variant_spec("i-1"))
+    cluster.agents["a"].restart()
+    await cluster.pass_time(2)
+    assert await cluster.reports() == {}
+    await cluster.put(variant_spec("i-1"))
+    assert await cluster.places() == {"i-1": "a"}
+
+
+async def test_what_does_not_fit_waits_with_sagemakers_words_until_there_is_room(cluster):
+    await cluster.begin("a", resources=SMALL)
+    await cluster.put(*(variant_spec(f"i-{number}") for number in range(3)))
+    waiting = (await cluster.reports())["i-2"]
+    assert waiting.state is InstanceState.STARTING
+    assert waiting.failure_reason.startswith(
+        "CapacityError: Unable to provision requested ML compute capacity due to "
+        "InsufficientInstanceCapacity error."
+    )
+    assert "2 vCPUs, 8 GiB of memory, which no node" in waiting.failure_reason
+    assert set(cluster.agents["a"].states) == {"i-0", "i-1"}
+    await cluster.begin("b", resources=SMALL)
+    await cluster.pass_time(1)
+    assert (await cluster.places())["i-2"] == "b"
+    # Room that has become free is used, too.
+    await cluster.put(variant_spec("i-3"), variant_spec("i-4"))
+    await cluster.fleet.delete_instance("i-0")
+    cluster.agents["a"].end_instance("i-0")
+    await cluster.settle()
+    assert (await cluster.places())["i-4"] == "a"
+
+
+async def test_an_instance_that_waited_for_too_long_has_failed(cluster):
+    await cluster.begin("a", resources=SMALL)
+    spec = variant_spec("i-1", instance_type="ml.p4d.24xlarge")
+    await cluster.put(spec)
+    await cluster.pass_time(99)
+    assert (await cluster.reports())["i-1"].state is InstanceState.STARTING
+    await cluster.pass_time(2)
+    failed = (await cluster.reports())["i-1"]
+    assert failed.state is InstanceState.FAILED
+    assert "none of the cluster's 1 nodes is that large" in failed.failure_reason
+    await cluster.put(spec)
+    assert (await cluster.reports())["i-1"].state is InstanceState.STARTING
+    await cluster.fleet.delete_instance("i-1")
+    assert await cluster.reports() == {}
+
+
+async def test_a_refused_instance_takes_no_room(cluster):
+    await cluster.begin("a", resources=SMALL)
+    cluster.agents["a"].refuses = "The name cannot be a name."
+    for number in range(3):
+        with pytest.raises(Invalid, match="cannot be a name"):
+            await cluster.fleet.put_instance(variant_spec(f"i-{number}"))
+    cluster.agents["a"].refuses = None
+    await cluster.put(variant_spec("i-3"))
+    assert await cluster.places() == {"i-3": "a"}
+
+
+async def test_a_new_leader_learns_what_runs_where_and_what_it_takes(cluster):
+    await cluster.begin("a", resources=SMALL)
+    await cluster.put(variant_spec("i-1"), variant_spec("i-2"))
+    await cluster.fleet.put_job(attempt_spec("j-1"))
+    await cluster.fleet.stand_down()
+    with pytest.raises(Unavailable):
+        await cluster.fleet.instances()
+    cluster.fleet = cluster.make_fleet()
+    await cluster.begin("b", resources=SMALL)
+    assert await cluster.places() == {"i-1": "a", "i-2": "a"}
+    await cluster.put(variant_spec("i-3"), variant_spec("i-4"), variant_spec("i-5"))
+    places = await cluster.places()
+    assert (places["i-3"], places["i-4"], places["i-5"]) == ("b", "b", "")
+
+
+async def test_a_node_that_is_drained_gets_nothing_new(cluster):
+    await cluster.begin("a", "b")
+    await cluster.put(variant_spec("i-1"), variant_spec("i-2", owner=InstanceOwner.TRANSFORM_JOB))
+    told = []
+    cluster.fleet.on_nodes = lambda: told.append(cluster.fleet.leaving)
+    drained = (await cluster.places())["i-1"]
+    await cluster.change(drained, is_draining=True)
+    assert told == [frozenset({"i-1"})]
+    await cluster.put(*(variant_spec(f"i-{number}") for number in range(3, 6)))
+    places = await cluster.places()
+    assert {places[f"i-{number}"] for number in range(3, 6)} == {"a", "b"} - {drained}
+    assert places["i-1"] == drained
+    # A failed instance is started again where it is not drained.
+    cluster.agents[drained].end_instance("i-1")
+    await cluster.settle()
+    await cluster.put(variant_spec("i-1"))
+    assert (await cluster.places())["i-1"] != drained
+
+
+async def test_jobs_of_a_lost_node_are_reported_until_it_is_fenced(cluster):
+    await cluster.begin("a", "b")
+    await cluster.fleet.put_job(attempt_spec("j-1"))
+    await cluster.settle()
+    (lost,) = cluster.where("j-1")
+    cluster.agents[lost].hang()
+    await cluster.pass_time(6)
+    assert set(await cluster.attempts()) == {"j-1"}
+    for call in (cluster.fleet.stop_job("j-1"), cluster.fleet.put_job(attempt_spec("j-1"))):
+        with pytest.raises(Unavailable):
+            await call
+    await cluster.pass_time(4)
+    assert await cluster.attempts() == {}
+    await cluster.fleet.put_job(attempt_spec("j-2"))
+    await cluster.settle()
+    assert cluster.where("j-2") == {"a", "b"} - {lost}
+
+
+async def test_an_unanswered_put_of_a_job_is_repeated_to_the_same_node(cluster):
+    await cluster.begin("a", "b")
+    (chosen,) = [
+        name
+        for name in ("a", "b")
+        if cluster.fleet._assignments.choose("j-1", cluster_workload(), cluster.fleet.nodes) == name
+    ]
+    cluster.agents[chosen].hang()
+    putting = asyncio.create_task(cluster.fleet.put_job(attempt_spec("j-1")))
+    await cluster.pass_time(5)
+    with pytest.raises(Unavailable):
+        await putting
+    with pytest.raises(Unavailable):
+        await cluster.fleet.put_job(attempt_spec("j-1"))
+    await cluster.pass_time(5)
+    await cluster.fleet.put_job(attempt_spec("j-1"))
+    await cluster.settle()
+    assert cluster.where("j-1") == {"a", "b"} - {chosen}
+
+
+def cluster_workload():
+    from sagehen.placement.workloads import workload_of_job
+
+    return workload_of_job(attempt_spec("j-1"))
+
+
+async def test_a_job_waits_for_room_without_a_gap_in_its_reports(cluster):
+    await cluster.begin("a", resources=SMALL)
+    await cluster.fleet.put_job(attempt_spec("j-1", instance_count=2))
+    await cluster.fleet.put_job(attempt_spec("j-2"))
+    await cluster.fleet.put_job(attempt_spec("j-3"))
+    await cluster.settle()
+    assert cluster.where("j-2") == set()
+    assert (await cluster.attempts())["j-2"].waits_for_gpus
+    await cluster.fleet.stop_job("j-3")
+    assert "j-3" not in await cluster.attempts()
+    cluster.agents["a"].set_job(JobReport(attempt_id="j-1", outcome=JobOutcome.COMPLETED))
+    for _ in range(30):
+        assert "j-2" in await cluster.attempts()
+        await asyncio.sleep(0)
+    assert cluster.where("j-2") == {"a"}
+    assert not (await cluster.attempts())["j-2"].waits_for_gpus
+    await cluster.fleet.delete_job("j-1")
+    await cluster.settle()
+    assert set(await cluster.attempts()) == {"j-2"}
+    await cluster.fleet.delete_job("j-1")
+    with pytest.raises(NotFound):
+        await cluster.fleet.stop_job("j-1")
+
+
+async def test_every_other_node_gets_each_route_table_also_after_it_was_away(cluster):
+    cluster.routes_file.write_bytes(b"one")
+    await cluster.begin("a", "b", "c")
+    cluster.fleet.hint_routes()
+    await cluster.settle()
+    cluster.agents["c"].die()
+    cluster.routes_file.write_bytes(b"two")
+    cluster.fleet.hint_routes()
+    await cluster.settle()
+    assert cluster.agents["b"].tables == [b"one", b"two"]
+    assert cluster.agents["a"].tables == [], "control writes its own"
+    await cluster.pass_time(5)
+    cluster.agents["c"].restart()
+    await cluster.pass_time(3)
+    assert cluster.agents["c"].tables == [b"one", b"two"]
+    assert cluster.fleet.node_routes["b"] == NodeRoute(peer_address="b:2")
+
+
+async def test_what_nodes_say_is_put_together(cluster):
+    await cluster.begin("a", "b", "c")
+    cluster.agents["c"].die()
+    assert await cluster.fleet.metrics() == ["a", "b"]
+    assert await cluster.fleet.problems() == [
+        "Node a: It is too warm.",
+        "Node b: It is too warm.",
+    ]
+    assert await cluster.fleet.missing_walls() == ["network"]
+    assert (await cluster.fleet.gpus()).problem == "a has none"
+    assert set(await cluster.fleet.descriptions()) == {"a", "b"}
+    await cluster.fleet.check_health()
+    for agent in cluster.agents.values():
+        agent.die()
+    await cluster.pass_time(5)
+    with pytest.raises(Unavailable, match="No node of the cluster answers"):
+        await cluster.fleet.check_health()
+
+
+async def test_a_node_that_is_forgotten_takes_its_instances_along(cluster):
+    await cluster.begin("a", "b")
+    await cluster.put(variant_spec("i-1"), variant_spec("i-2"))
+    places = await cluster.places()
+    del cluster.records["b"]
+    await cluster.set_nodes()
+    await cluster.settle()
+    assert await cluster.places() == {key: place for key, place in places.items() if place == "a"}
+    assert cluster.agents["b"].closed
