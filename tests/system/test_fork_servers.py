@@ -249,15 +249,20 @@ def test_without_a_fork_server_a_container_starts_in_the_ordinary_way(
     os.kill(pid, signal.SIGSTOP)  # requests are taken, and nothing happens
     assert endpoints.call(warm, "chance")
     assert endpoints.starts(warm) == {"forked": 0, "ordinary": 1}
+    is_replaced(endpoints, warm, pid)
+    (pid,) = endpoints.fork_servers()
     os.kill(pid, signal.SIGKILL)
-    endpoints.comes_to_zero(warm)
     assert endpoints.call(warm, "chance")
-    # Another one comes by itself.
+    is_replaced(endpoints, warm, pid)
+
+
+def is_replaced(endpoints: Endpoints, warm: str, pid: int) -> None:
     eventually(lambda: endpoints.fork_servers() and pid not in endpoints.fork_servers())
     endpoints.is_warm()
     endpoints.comes_to_zero(warm)
     assert endpoints.call(warm, "chance")
     assert endpoints.starts(warm)["forked"] == 1
+    endpoints.comes_to_zero(warm)
 
 
 def test_all_end_with_the_agent(endpoints: Endpoints, warm: str):

@@ -193,6 +193,13 @@ class ForkServers:
             return None
         return server
 
+    def replace(self, server: ForkServer) -> None:
+        """Ends a server that has failed to start a container, and starts another."""
+        for kept in self._kept.values():
+            if kept.server is server:
+                kept.server = None
+                kept.outdated.set()
+
     async def close(self) -> None:
         self.keep(())
         await asyncio.gather(*self._ends, return_exceptions=True)

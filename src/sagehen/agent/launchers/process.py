@@ -301,6 +301,8 @@ class ProcessLauncher:
         except (OSError, ValueError) as error:
             about = {"container": plan.name, "instance": plan.instance_id}
             log.warning("A fork server could not start a container: %s", error, extra=about)
+            if self._fork_servers is not None:
+                self._fork_servers.replace(server)
             return None
 
 

@@ -111,6 +111,8 @@ def is_forked() -> bool:
 def prepare(adapter: str) -> None:
     """Imports the model server and all that `adapter` may need and that is installed."""
     global _origin
+    import tempfile
+
     room, title = _find_areas()
     os.environ.pop(ROOM, None)
     before = dict(os.environ)
@@ -129,7 +131,12 @@ def prepare(adapter: str) -> None:
             find_library()
     if (ssl := sys.modules.get("_ssl")) is not None:
         ssl.RAND_bytes(1)  # makes its state, which takes 20 ms
-    added = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    added = {
+        name: value
+        for name, value in os.environ.items()
+        # Not of this process's own folder: it is made up again when it is needed.
+        if before.get(name) != value and not value.startswith(tempfile.gettempdir())
+    }
     _origin = _Origin(before, added, _found_modules(), room, title)
     give_memory_back()
     # A collection would write to the pages of all these objects, and so copy them in each child.

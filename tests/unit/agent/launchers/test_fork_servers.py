@@ -132,6 +132,15 @@ async def test_a_server_that_has_ended_is_replaced_after_a_pause(make, starts) -
     await until(lambda: servers.find(plan(SKLEARN)) is starts.servers[-1] is not starts.servers[0])
 
 
+async def test_one_that_has_failed_is_replaced(make, starts) -> None:
+    servers = make()
+    servers.keep([SKLEARN])
+    await until(lambda: servers.find(plan(SKLEARN)))
+    servers.replace(starts.servers[0])
+    assert servers.find(plan(SKLEARN)) is None
+    await until(lambda: starts.servers[0].is_closed)
+
+
 async def test_one_that_does_not_start_is_tried_again(make, starts, caplog) -> None:
     clock = SteppedClock()
     starts.errors = [OSError(0, "1 threads were started by the imports")]
