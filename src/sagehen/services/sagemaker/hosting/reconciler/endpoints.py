@@ -148,6 +148,8 @@ class InstanceRequests:
     stop: tuple[str, ...]
     stores: tuple[StoreRequest, ...] = ()
     """all stores of offline results that are needed"""
+    warm_images: tuple[str, ...] = ()
+    """of all containers that calls may start"""
     wake_at: float | None
     idle_at: float | None = None
     """when an instance that calls have started may be stopped"""
@@ -241,6 +243,7 @@ class EndpointPass:
             start=start,
             stop=tuple(instance_id for instance_id in stop if settle[instance_id] is None),
             stores=requested_stores(rows.endpoints.values()),
+            warm_images=_warm_images(rows.endpoints.values()),
             wake_at=min((at for at in times if at is not None), default=None),
             idle_at=min(idle, default=None),
             settled=not (start or stop) and _at_rest(rows),
@@ -325,6 +328,20 @@ class EndpointPass:
         self._room = replace(self._room, free_instances=self._room.free_instances - len(step.added))
         _log_step(name, step, endpoint)
         return step
+
+
+def _warm_images(endpoints: Iterable[EndpointRecord]) -> tuple[str, ...]:
+    """Not of endpoints that are created: their first instance proves that the model starts, and
+    would share the processors with a fork server."""
+    images = {
+        container.image
+        for endpoint in endpoints
+        if endpoint.current is not None and endpoint.status is not EndpointStatus.DELETING
+        for variant in endpoint.current.all_variants
+        if variant.starts_on_demand
+        for container in variant.containers
+    }
+    return tuple(sorted(images))
 
 
 def _at_rest(rows: EndpointRows) -> bool:

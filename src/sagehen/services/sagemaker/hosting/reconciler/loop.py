@@ -107,9 +107,11 @@ class EndpointLoop(LeasedLoop):
         self._stores.require(requests.stores, stores)
         self._wake_at(requests.idle_at)
         await self._instances.request(requests.start, requests.stop)
+        is_told = await self._instances.keep_warm(requests.warm_images)
         if requests.wake_at is not None:
             return max(0.0, requests.wake_at - self._clock.now())
-        return None if requests.settled and reports is not None else LONGEST_REST_SECONDS
+        is_settled = requests.settled and reports is not None and is_told
+        return None if is_settled else LONGEST_REST_SECONDS
 
     def _wake_at(self, idle_at: float | None) -> None:
         """Sets a timer, so that the loop need not look each second until an instance is idle."""
