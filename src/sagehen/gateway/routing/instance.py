@@ -1,6 +1,6 @@
 """An instance as a gateway uses it: slots, requests in flight, and connections."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sagehen.base.clock import Clock
 from sagehen.frame.routes import INFLIGHT_COLUMNS, InstanceRoute
@@ -28,7 +28,11 @@ class RoutedInstance:
     Args:
         hostname: of a container invoked directly.
         stages: a pipeline's containers; else empty.
+        upstreams: of an instance of another node.
     """
+
+    is_remote: ClassVar[bool] = False
+    """runs on another node"""
 
     __slots__ = (
         "_inflight",
@@ -52,12 +56,13 @@ class RoutedInstance:
         inflight: InflightTable,
         hostname: str = "",
         stages: tuple[Stage, ...] = (),
+        upstreams: Upstreams | None = None,
     ) -> None:
         self.instance_id = route.instance_id
         self.run_id = route.run_id
         self.address = route.address
         self.stages = stages
-        self.upstreams = (
+        self.upstreams = upstreams or (
             stages[0].upstreams
             if stages
             else open_upstreams(route.address, clock, self._report_slots)

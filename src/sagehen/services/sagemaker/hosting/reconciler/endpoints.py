@@ -15,6 +15,7 @@ from sagehen.frame import tags
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
 from sagehen.frame.context import Record
 from sagehen.frame.instance_types import is_serverless
+from sagehen.frame.routes import NodeRoute
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
@@ -63,7 +64,7 @@ from sagehen.services.sagemaker.offline_results.stores import (
 from sagehen.state.database import Database
 from sagehen.state.leases import WriteCheck
 
-__all__ = ["EndpointPass", "InstanceRequests", "OnDemand"]
+__all__ = ["ClusterNodes", "EndpointPass", "InstanceRequests", "OnDemand"]
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +132,15 @@ class OnDemand:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterNodes:
+    """The machines of a cluster. Both functions are called in a thread."""
+
+    routes: Callable[[], Mapping[str, NodeRoute]]
+    leaving: Callable[[], frozenset[str]]
+    """returns ids of instances that others replace before they stop"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InstanceRequests:
     """Requests to the agent, and when the next pass is due."""
 
@@ -159,9 +169,12 @@ class EndpointPass:
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
         draining: Draining | None = None,
+        cluster: ClusterNodes | None = None,
     ) -> None:
         self._draining = draining or Draining()
         self._called: frozenset[str] = frozenset()
+        self._cluster = cluster
+        self._leads = False
         self._on_routes = on_routes
         self._on_demand = on_demand
         self._room = Room()
@@ -193,6 +206,9 @@ class EndpointPass:
             OSError: the routes cannot be written; nothing may be stopped before that.
         """
         self._busy, self._stores = busy, stores
+        if not self._leads and self._cluster is not None:
+            self._routes.read_again()
+        self._leads = True
         rows = self._rows = self._read()
         columns = {**instance_columns(self._routes.routes), **self._routes.leaving}
         self._called = self._draining.called(columns)
@@ -205,7 +221,7 @@ class EndpointPass:
         self._publish(rows_after(rows, planned), reports, now)
         steps = [self._step(name, planned[name], reports, now) for name in names]
         for name, step in zip(names, steps, strict=True):
-            self._draining.note_cut_off(name, step.cut_off)
+            self._draining.note(name, step.draining, step.cut_off)
         self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
         if any(step.writes for step in steps):
             rows = self._read()
@@ -234,9 +250,10 @@ class EndpointPass:
         )
 
     def stand_by(self, leader: str) -> None:
-        """Empty the routes while `leader` works on the endpoints: its instances cannot be reached
-        from here."""
-        if self._routes.publish({}, leader):
+        """Empties the routes while `leader` works on the endpoints: its instances cannot be reached
+        from here. In a cluster they can, and the leader sends the routes."""
+        self._leads = False
+        if self._cluster is None and self._routes.publish({}, leader):
             self._on_routes()
 
     def _read(self) -> EndpointRows:
@@ -244,6 +261,8 @@ class EndpointPass:
             return read_rows(connection)
 
     def _publish(self, rows: EndpointRows, reports: Reports | None, now: float) -> None:
+        if reports is None and self._cluster is not None:
+            return  # rows do not say on which node an instance is
         before = self._routes.routes
         all_instances = chain.from_iterable(rows.instances.values())
         leaving = leaving_columns(all_instances, before, self._routes.leaving)
@@ -255,7 +274,8 @@ class EndpointPass:
             self._stores,
             reserved=chain.from_iterable(leaving.values()),
         )
-        if self._routes.publish(routes, leaving=leaving):
+        nodes = self._cluster.routes() if self._cluster is not None else None
+        if self._routes.publish(routes, leaving=leaving, nodes=nodes):
             self._departures.note(before, routes, now)
             self._on_routes()
 
@@ -280,6 +300,7 @@ class EndpointPass:
             busy=self._busy,
             called=self._called,
             drain_seconds=self._draining.seconds,
+            leaving=self._cluster.leaving() if self._cluster is not None else frozenset(),
             stores=self._stores,
             uses=self._on_demand.uses(endpoint, self._rows) if self._on_demand else {},
             room=self._room,

@@ -18,7 +18,11 @@ from sagehen.frame.container_specs import (
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
+    ClusterNodes,
+    EndpointPass,
+    OnDemand,
+)
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.services.sagemaker.offline_results.stores import StoreRequest, StoreStates
 from sagehen.state.database import Database
@@ -70,6 +74,7 @@ class EndpointLoop(LeasedLoop):
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
         draining: Draining | None = None,
+        cluster: ClusterNodes | None = None,
     ) -> None:
         """Args:
         busy: ids of instances that finish their work before they are stopped, unless their
@@ -88,6 +93,7 @@ class EndpointLoop(LeasedLoop):
             on_routes,
             on_demand,
             draining,
+            cluster,
         )
         self._idle_timer: asyncio.TimerHandle | None = None
         self._instances = AgentInstances(agent, InstanceOwner.ENDPOINT, clock, self._wake.set)

@@ -14,6 +14,7 @@ from sagehen.frame.routes import (
     ContainerAddress,
     ContainerRoute,
     InstanceRoute,
+    NodeRoute,
     OnDemandRoute,
     Route,
     RouteTable,
@@ -93,6 +94,7 @@ def _from_report(report: InstanceReport) -> InstanceRoute | None:
         slots=slots,
         run_id=report.run_id,
         containers=containers,
+        node_id=report.node_id,
     )
 
 
@@ -227,27 +229,35 @@ class RouteFile:
     def leaving(self) -> dict[str, tuple[int, ...]]:
         return self._published.leaving if self._published else {}
 
+    def read_again(self) -> None:
+        """Goes on from what another control has sent here meanwhile."""
+        self._published = _read(self._path)
+
     def publish(
         self,
         routes: dict[str, Route],
         leader: str | None = None,
         leaving: Mapping[str, tuple[int, ...]] | None = None,
+        nodes: Mapping[str, NodeRoute] | None = None,
     ) -> bool:
         """Replace the table atomically; returns False if nothing changed.
 
         Args:
             leader: the other control that works on the endpoints, if any.
             leaving: as in RouteTable.
+            nodes: all machines of a cluster.
         """
-        before, kept = self._published, dict(leaving or {})
-        if before is not None and (before.routes, before.leader, before.leaving) == (
-            routes,
-            leader,
-            kept,
-        ):
-            return False
+        before = self._published
         version = before.version + 1 if before else 1
-        table = RouteTable(routes=routes, version=version, leader=leader, leaving=kept)
+        table = RouteTable(
+            routes=routes,
+            version=version,
+            leader=leader,
+            leaving=dict(leaving or {}),
+            nodes=dict(nodes or {}),
+        )
+        if before is not None and table == replace(before, version=version):
+            return False
         temporary = self._path.with_name(self._path.name + ".new")
         temporary.write_bytes(msgspec.json.encode(table))
         os.replace(temporary, self._path)

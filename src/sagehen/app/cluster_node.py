@@ -1,0 +1,89 @@
+"""A node without a control: gateways and an agent under a supervisor.
+
+Its starter passes a NodeStart on standard input, gets its addresses as a line of JSON, and ends it
+by closing its standard input or with SIGTERM. It dies with its starter.
+"""
+
+import argparse
+import asyncio
+import io
+import os
+import pickle
+import signal
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from sagehen.app.cluster import NodeAddresses, prepare_node, take_keys
+from sagehen.app.server import listening, make_agent, make_gateways
+from sagehen.app.supervisor import Supervisor
+from sagehen.base.clock import SYSTEM
+from sagehen.base.cluster_certificates import NodeCertificate
+from sagehen.base.credentials import Credentials, write_secret
+from sagehen.base.home import keeping_private, locked, prepare_home
+from sagehen.base.pickled_settings import unpickle_settings
+from sagehen.base.processes import die_with_parent
+from sagehen.gateway.routing.inflight import create_inflight_table
+
+__all__ = ["NodeStart"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeStart:
+    """What a node needs to begin."""
+
+    node_id: str
+    certificate: NodeCertificate
+    keys: Credentials
+    token: str
+    settings: bytes
+    """pickled; those of the cluster but for home, host and ports"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="sagehen.app.cluster_node")
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--host", required=True)
+    arguments = parser.parse_args()
+    die_with_parent(arguments.parent)
+    start: NodeStart = pickle.load(sys.stdin.buffer)
+    asyncio.run(_run(start, arguments.home, arguments.host))
+
+
+async def _run(start: NodeStart, folder: Path, host: str) -> None:
+    settings = unpickle_settings(io.BytesIO(start.settings))
+    home = prepare_home(folder)
+    with keeping_private() as umask, locked(home), ExitStack() as stack:
+        take_keys(home, start.keys, start.token)
+        home.cluster.mkdir(mode=0o700, exist_ok=True)
+        write_secret(home.node_id, start.node_id.encode())
+        listeners = stack.enter_context(listening(settings))
+        port = listeners[0].getsockname()[1]
+        node = stack.enter_context(prepare_node(home, host, port, start.certificate))
+        create_inflight_table(home.inflight_table, len(listeners))
+        roles = (*make_gateways(home, listeners, node), make_agent(node))
+        supervisor = Supervisor(roles, settings, dict(os.environ), SYSTEM, umask)
+        await _until_ended(supervisor, node.addresses)
+
+
+async def _until_ended(supervisor: Supervisor, addresses: NodeAddresses) -> None:
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ending.set)
+    loop.add_reader(sys.stdin.fileno(), ending.set)
+    try:
+        await supervisor.start()
+        sys.stdout.write(msgspec.json.encode(addresses).decode() + "\n")
+        sys.stdout.flush()
+        await ending.wait()
+    finally:
+        await supervisor.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Assembles control's parts for several machines."""
+
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import psutil
+
+from sagehen.agent.client import AgentClient, NodeClient
+from sagehen.app.cluster import read_addresses
+from sagehen.app.roles.common import Start
+from sagehen.base.clock import SYSTEM
+from sagehen.base.cluster_certificates import client_context, server_name
+from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.frame.nodes import Resources
+from sagehen.http1.pool import Tls
+from sagehen.placement.fleet import Fleet
+from sagehen.placement.node_loop import NodeLoop
+from sagehen.placement.own_paths import NodePaths
+from sagehen.placement.records import NodeRecord
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes
+from sagehen.state.database import Database
+
+__all__ = ["ClusterParts"]
+
+
+class ClusterParts:
+    """The fleet, in place of this machine's agent. Must be created in control's event loop.
+
+    Args:
+        epoch: returns this control's epoch; None while another leads.
+    """
+
+    def __init__(self, start: Start, database: Database, epoch: Callable[[], int | None]) -> None:
+        self._settings, self._home = start.settings, start.home
+        self._addresses = read_addresses(start.home)
+        self._context = client_context(start.home.cluster)
+        self._epoch = epoch
+        self.fleet = Fleet(
+            self._connect,
+            self._addresses.node_id,
+            start.home.routes,
+            start.settings.cluster_capacity_wait_seconds,
+            SYSTEM,
+        )
+        self._loop = NodeLoop(
+            database,
+            self.fleet,
+            epoch,
+            self._describe_own,
+            start.settings.cluster_cut_off_seconds,
+            SYSTEM,
+        )
+        self.nodes = ClusterNodes(
+            routes=lambda: self.fleet.node_routes, leaving=lambda: self.fleet.leaving
+        )
+        self.paths = NodePaths(database, self.fleet, SYSTEM)
+
+    def hint(self) -> None:
+        """Has the nodes looked at now."""
+        self._loop.hint()
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._loop.run()]
+
+    def _connect(self, record: NodeRecord) -> NodeClient:
+        tls = Tls(self._context, server_name(record.node_id))
+        return NodeClient(record.agent_address, tls, self._leading_epoch, SYSTEM)
+
+    def _leading_epoch(self) -> int:
+        epoch = self._epoch()
+        if epoch is None:
+            raise Unavailable("Another control leads.")
+        return epoch
+
+    async def _describe_own(self) -> NodeRecord:
+        addresses, settings = self._addresses, self._settings
+        memory = settings.cluster_memory_gib
+        return NodeRecord(
+            node_id=addresses.node_id,
+            agent_address=addresses.agent,
+            peer_address=addresses.peer,
+            gateway_address=addresses.gateway,
+            resources=Resources(
+                cpus=settings.cluster_cpus or len(os.sched_getaffinity(0)),
+                memory_bytes=int(memory * 2**30) if memory else psutil.virtual_memory().total,
+                gpus=await self._count_gpus(),
+            ),
+            has_control=True,
+        )
+
+    async def _count_gpus(self) -> int:
+        try:
+            return len((await AgentClient(self._home.agent_socket).gpus()).gpus)
+        except SagehenError:
+            return 0  # asked again later

@@ -1,0 +1,117 @@
+"""Three nodes of a cluster, one with the control: nodes die, hang and are drained."""
+
+import json
+import signal
+
+import pytest
+
+from support.cli import run_command
+from support.cluster import ROOM, cluster_status, node_maker
+from support.deploy import Deployer
+
+
+@pytest.fixture(scope="module")
+def head(make_server):
+    return make_server(cluster="state", **ROOM)
+
+
+@pytest.fixture(scope="module")
+def make_node(head):
+    with node_maker(head) as make:
+        yield make
+
+
+@pytest.fixture
+def nodes(head, make_node, wait_until):
+    """Two further nodes, new for each test."""
+    made = [make_node(2), make_node(3)]
+    wait_until(lambda: all(cluster_status(head)[each.node_id]["pids"] for each in made))
+    yield made
+    for node in made:
+        node.close()
+
+
+@pytest.fixture
+def deploy(head):
+    return Deployer(head)
+
+
+def instances(head):
+    """The instances by node."""
+    return {key: set(node["instances"]) for key, node in cluster_status(head).items()}
+
+
+def in_service(head, endpoint):
+    status = json.loads(head.get("/_sagehen/status"))
+    (found,) = [each for each in status["endpoints"] if each["name"] == endpoint]
+    return found["variants"][0]["in_service"]
+
+
+def routed_nodes(head):
+    table = json.loads((head.home / "run" / "routes.json").read_bytes())
+    return [
+        instance["node_id"]
+        for route in table["routes"].values()
+        for variant in route["variants"]
+        for instance in variant["instances"]
+    ], table["nodes"]
+
+
+def test_instances_move_from_a_node_that_is_killed(head, nodes, deploy, wait_until):
+    endpoint = deploy.endpoint("killed", InitialInstanceCount=3)
+    assert endpoint["EndpointStatus"] == "InService"
+    before = instances(head)
+    assert [len(each) for each in before.values()] == [1, 1, 1]
+    routed, peers = routed_nodes(head)
+    assert set(routed) == set(peers) == set(before)
+    assert peers["node-2"]["peer_address"] == nodes[0].addresses["peer"]
+    # The other nodes have the same table.
+    table = (head.home / "run" / "routes.json").read_bytes()
+    wait_until(lambda: nodes[1].home.routes.read_bytes() == table)
+    status = cluster_status(head)
+    assert {node.process.pid for node in nodes} <= {
+        pid for node in status.values() for pid in node["pids"]
+    }
+    assert [node["head"] for node in status.values()].count(True) == 1
+
+    nodes[0].kill()
+    wait_until(lambda: instances(head)["node-2"] == set())
+    wait_until(lambda: in_service(head, "killed") == 3)
+    after = instances(head)
+    assert not cluster_status(head)["node-2"]["pids"]
+    assert set.union(*after.values()) == set.union(*before.values()), "under their ids"
+    assert sorted(map(len, after.values())) == [0, 1, 2]
+    deploy.sagemaker.delete_endpoint(EndpointName="killed")
+    wait_until(lambda: not any(instances(head).values()))
+
+
+def test_what_hung_is_deleted_when_it_goes_on(head, nodes, deploy, wait_until):
+    assert deploy.endpoint("hung", InitialInstanceCount=3)["EndpointStatus"] == "InService"
+    moved = instances(head)["node-3"]
+    nodes[1].signal_all(signal.SIGSTOP)
+    try:
+        wait_until(lambda: instances(head)["node-3"] == set())
+        wait_until(lambda: in_service(head, "hung") == 3)
+    finally:
+        nodes[1].signal_all(signal.SIGCONT)
+    wait_until(lambda: cluster_status(head)["node-3"]["pids"])
+    wait_until(lambda: instances(head)["node-3"] == set())
+    others = instances(head)
+    assert moved <= set.union(*others.values())
+    deploy.sagemaker.delete_endpoint(EndpointName="hung")
+    wait_until(lambda: not any(instances(head).values()))
+
+
+def test_a_node_is_drained_without_loss(head, nodes, deploy, wait_until):
+    assert deploy.endpoint("drained", InitialInstanceCount=3)["EndpointStatus"] == "InService"
+    drained = run_command("cluster", "drain", "node-2", "--home", head.home)
+    assert drained.status == 0, drained.stderr
+    assert "Nothing runs on node-2: it can be stopped." in drained.stdout
+    assert instances(head)["node-2"] == set()
+    assert in_service(head, "drained") == 3
+    again = run_command("cluster", "drain", "node-2", "--undo", "--home", head.home)
+    assert again.status == 0, again.stderr
+    unknown = run_command("cluster", "drain", "none", "--home", head.home)
+    assert "There is no node none." in unknown.stderr
+    deploy.sagemaker.delete_endpoint(EndpointName="drained")
+    wait_until(lambda: not any(instances(head).values()))
