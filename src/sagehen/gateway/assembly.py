@@ -23,6 +23,7 @@ from sagehen.gateway.client.limits import ClientLimits, InvocationLimits
 from sagehen.gateway.dispatch import RequestDispatcher
 from sagehen.gateway.gateway import Gateway, GatewayServer
 from sagehen.gateway.invocation.context import ActiveRequests, BodyMemory, InvocationContext
+from sagehen.gateway.leader_proxy import Leader
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.metrics.request_metrics import AccessLog
 from sagehen.gateway.multimodel.model_leases import ModelLeases
@@ -71,7 +72,8 @@ def make_gateway(
     hits = counters.limit_hits
     offline = OfflineStores(home.offline_results)
     starts = Starts(control, clock, lambda: routes.refresh())
-    routes = Routes(home.routes, counters, clock, inflight, offline, starts)
+    leader = Leader(clock)
+    routes = Routes(home.routes, counters, clock, inflight, offline, starts, leader.follow)
     models = ModelLeases(agent)
     sessions = Sessions(home.sessions, clock)
     errors = ErrorFactory(settings.account_id, settings.region, settings.partition or "")
@@ -99,6 +101,6 @@ def make_gateway(
         random=rng.random,
     )
     server = GatewayServer(
-        RequestDispatcher(context, control), clock, rng, ClientLimits.of(settings), hits
+        RequestDispatcher(context, control, leader), clock, rng, ClientLimits.of(settings), hits
     )
-    return Gateway(server, context, routes, counters, control, agent, clock, starts)
+    return Gateway(server, context, routes, counters, control, agent, clock, starts, leader)

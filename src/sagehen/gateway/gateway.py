@@ -16,6 +16,7 @@ from sagehen.base.errors import Unavailable
 from sagehen.gateway.client.connection import Connection
 from sagehen.gateway.client.limits import RESERVE, ClientLimits, Limit, LimitHits
 from sagehen.gateway.invocation.context import InvocationContext
+from sagehen.gateway.leader_proxy import Leader
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.periodic_tasks import PeriodicTask, PeriodicTasks, repeat
 from sagehen.gateway.routing.routes import Routes
@@ -182,8 +183,10 @@ class Gateway:
         agent: Pool,
         clock: Clock,
         starts: Starts,
+        leader: Leader,
     ) -> None:
         self._server = server
+        self._leader = leader
         self._context = context
         self._starts = starts
         self._routes = routes
@@ -286,7 +289,8 @@ class Gateway:
             pool.close_idle(now)
 
     def _pools(self) -> list[Pool | Upstreams]:
-        return [self._control, self._agent, *self._routes.upstreams()]
+        leader = [] if self._leader.pool is None else [self._leader.pool]
+        return [self._control, self._agent, *leader, *self._routes.upstreams()]
 
     async def _report_counters(self) -> None:
         report, now = self._counters.report(), self._clock.monotonic()

@@ -1,6 +1,6 @@
 """The route table as this process uses it, with connections to instances."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -146,7 +146,9 @@ class Routes:
         inflight: InflightTable,
         offline: OfflineStores,
         starts: Starts | None = None,
+        follow_leader: Callable[[str | None], None] = lambda address: None,
     ) -> None:
+        self._follow_leader = follow_leader
         self._starts = starts
         """where calls may start instances"""
         self._file = RouteFileReader(file, clock)
@@ -206,6 +208,7 @@ class Routes:
 
     def _apply(self, table: RouteTable) -> None:
         self.version += 1
+        self._follow_leader(table.leader_address)
         self._offline.update(_offline_routes(table))
         old_instances, self._instances = self._instances, {}
         old_queues, self._queues = self._queues, {}

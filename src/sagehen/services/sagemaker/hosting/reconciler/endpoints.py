@@ -230,10 +230,10 @@ class EndpointPass:
             settled=not (start or stop) and _at_rest(rows),
         )
 
-    def stand_by(self, leader: str) -> None:
+    def stand_by(self, leader: str, address: str | None = None) -> None:
         """Empty the routes while `leader` works on the endpoints: its instances cannot be reached
-        from here."""
-        if self._routes.publish({}, leader):
+        from here, but by its gateways at `address`."""
+        if self._routes.publish({}, leader, leader_address=address):
             self._on_routes()
 
     def _read(self) -> EndpointRows:

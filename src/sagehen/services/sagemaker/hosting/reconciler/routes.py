@@ -232,22 +232,26 @@ class RouteFile:
         routes: dict[str, Route],
         leader: str | None = None,
         leaving: Mapping[str, tuple[int, ...]] | None = None,
+        leader_address: str | None = None,
     ) -> bool:
         """Replace the table atomically; returns False if nothing changed.
 
         Args:
             leader: the other control that works on the endpoints, if any.
-            leaving: as in RouteTable.
+            leaving, leader_address: as in RouteTable.
         """
-        before, kept = self._published, dict(leaving or {})
-        if before is not None and (before.routes, before.leader, before.leaving) == (
-            routes,
-            leader,
-            kept,
-        ):
+        before = self._published
+        table = RouteTable(
+            routes=routes,
+            version=before.version if before else 0,
+            leader=leader,
+            leader_address=leader_address,
+            leaving=dict(leaving or {}),
+        )
+        if table == before:
             return False
-        version = before.version + 1 if before else 1
-        table = RouteTable(routes=routes, version=version, leader=leader, leaving=kept)
+        version = table.version + 1
+        table = msgspec.structs.replace(table, version=version)
         temporary = self._path.with_name(self._path.name + ".new")
         temporary.write_bytes(msgspec.json.encode(table))
         os.replace(temporary, self._path)
