@@ -118,6 +118,8 @@ class EndpointLoop(LeasedLoop):
             self._idle_timer = asyncio.get_running_loop().call_later(delay, self.hint)
 
     async def stand_by(self) -> None:
+        if not self.owns_agent:
+            return  # The leader sends its routes to all nodes.
         leader = await in_thread(self._lease.other_holder)
         if leader is not None:
             await in_thread(lambda: self._pass.stand_by(leader, self._address_of(leader)))
