@@ -239,12 +239,13 @@ class RouteFile:
         leader: str | None = None,
         leaving: Mapping[str, tuple[int, ...]] | None = None,
         nodes: Mapping[str, NodeRoute] | None = None,
+        leader_address: str | None = None,
     ) -> bool:
         """Replace the table atomically; returns False if nothing changed.
 
         Args:
             leader: the other control that works on the endpoints, if any.
-            leaving: as in RouteTable.
+            leaving, leader_address: as in RouteTable.
             nodes: all machines of a cluster.
         """
         before = self._published
@@ -253,6 +254,7 @@ class RouteFile:
             routes=routes,
             version=version,
             leader=leader,
+            leader_address=leader_address,
             leaving=dict(leaving or {}),
             nodes=dict(nodes or {}),
         )
