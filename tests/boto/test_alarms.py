@@ -177,3 +177,46 @@ def test_metrics_of_ten_seconds(cloudwatch: Any, name: str) -> None:
     put_alarm(cloudwatch, name, TreatMissingData="notBreaching", **many)
     eventually(lambda: alarm_of(cloudwatch, name)["StateValue"] == "ALARM")
     cloudwatch.delete_alarms(AlarmNames=[name])
+
+
+MUTE = {"Schedule": {"Expression": "cron(0 2 * * *)", "Duration": "PT4H"}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "params"),
+    [
+        ("put_alarm_mute_rule", {"Name": "m", "Rule": MUTE}),
+        ("get_alarm_mute_rule", {"AlarmMuteRuleName": "m"}),
+        ("list_alarm_mute_rules", {}),
+        ("delete_alarm_mute_rule", {"AlarmMuteRuleName": "m"}),
+        ("describe_alarm_contributors", {"AlarmName": "a"}),
+        ("put_anomaly_detector", {"Namespace": "n", "MetricName": "m", "Stat": "Sum"}),
+        ("describe_anomaly_detectors", {}),
+    ],
+)
+def test_what_goes_with_alarms_that_are_not_built_is_refused_by_name(
+    cloudwatch: Any, operation: str, params: dict[str, Any]
+) -> None:
+    name = cloudwatch.meta.method_to_api_mapping[operation]
+    with pytest.raises(ClientError, match=f"cloudwatch:{name} is not implemented") as caught:
+        getattr(cloudwatch, operation)(**params)
+    assert caught.value.response["Error"]["Code"] == "UnsupportedOperation"
+
+
+def test_log_alarms_are_refused_by_name(cloudwatch: Any) -> None:
+    schedule = {"ScheduleExpression": "rate(5 minutes)", "StartTimeOffset": 300}
+    query = {
+        "QueryString": "stats count(*)",
+        "ScheduledQueryRoleARN": "arn:aws:iam::000000000000:role/any",
+        "ScheduleConfiguration": schedule,
+        "AggregationExpression": "count(*)",
+    }
+    with pytest.raises(ClientError, match="cloudwatch:PutLogAlarm is not implemented"):
+        cloudwatch.put_log_alarm(
+            AlarmName="a",
+            ScheduledQueryConfiguration=query,
+            QueryResultsToEvaluate=1,
+            QueryResultsToAlarm=1,
+            Threshold=1,
+            ComparisonOperator="GreaterThanThreshold",
+        )

@@ -105,7 +105,7 @@ def test_calls_over_the_most_concurrency_are_throttled(serverless, module_gates)
         gate.touch()
         error = caught.value.response
         assert error["Error"]["Code"] == "ThrottlingException"
-        assert error["ResponseMetadata"]["HTTPStatusCode"] == 429
+        assert error["ResponseMetadata"]["HTTPStatusCode"] == 400
         assert str(caught.value).endswith(": None")
         assert [each.result() for each in held] == ["[2.0, 4.0]"] * 2
 

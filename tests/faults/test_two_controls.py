@@ -10,6 +10,7 @@ import os
 import random
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
@@ -66,6 +67,41 @@ def pair(make_server, server):
         for one in servers:
             one.stop()
         database.close()
+
+
+def test_both_have_the_same_keys(pair):
+    one, two = (server.home for server in pair.servers)
+    for name in ("credentials.json", "token", "message-key.pem"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_each_takes_some_parts_of_an_upload(pair):
+    s3 = pair.client("s3")
+    s3.create_bucket(Bucket="parts")
+    at = {"Bucket": "parts", "Key": "big"}
+    upload = s3.create_multipart_upload(**at)["UploadId"]
+    bodies = [bytes([number]) * (5 * 2**20) for number in range(3)]
+    parts = []
+    for number, body in enumerate(bodies, start=1):
+        etag = s3.upload_part(**at, UploadId=upload, PartNumber=number, Body=body)["ETag"]
+        parts.append({"PartNumber": number, "ETag": etag})
+    s3.complete_multipart_upload(**at, UploadId=upload, MultipartUpload={"Parts": parts})
+    assert s3.get_object(**at)["Body"].read() == b"".join(bodies)
+
+
+def test_a_message_sent_at_one_ends_a_long_poll_at_the_other(pair):
+    """By itself that one would look again when the poll ends."""
+    one, two = (server.client("sqs", read_timeout=60) for server in pair.servers)
+    url = one.create_queue(QueueName="long")["QueueUrl"]
+    for sender, receiver in ((one, two), (two, one)):
+        with ThreadPoolExecutor(1) as pool:
+            began = time.monotonic()
+            polling = pool.submit(receiver.receive_message, QueueUrl=url, WaitTimeSeconds=20)
+            time.sleep(1)  # it may begin to wait only after the message: then it need not wait
+            sender.send_message(QueueUrl=url, MessageBody="now")
+            (message,) = polling.result()["Messages"]
+            assert time.monotonic() - began < 15
+        receiver.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
 
 @pytest.mark.timeout(max(900, ROUNDS * 60))

@@ -1,10 +1,18 @@
 """Updates, weights and scaling of an endpoint that serves: nobody who calls it notices."""
 
+import asyncio
+import json
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sagehen.agent.client import AgentClient
+from sagehen.base.home import Home
+from sagehen.frame.container_specs import InstanceState
 from support.deploy import loads_when
 from support.processes import CONTAINER_NAME
 from support.server import eventually
@@ -141,6 +149,82 @@ def test_capacity_grows_and_shrinks(deploy):
         (variant,) = deploy.settled("elastic")["ProductionVariants"]
         assert variant["CurrentInstanceCount"] == variant["DesiredInstanceCount"] == count
         eventually(lambda count=count: instances() == count)
+
+
+def held_by(gates: Path) -> str:
+    """The code of a model that says who it is, and to `hold` goes on when `open` is there."""
+    return (
+        CONTAINER_NAME
+        + f"""
+import time
+from pathlib import Path
+
+def model_fn(d):
+    return container_name()
+def transform_fn(model, data, content_type, accept):
+    return (held(model) if "hold" in str(data) else model), "text/plain"
+def held(model):
+    yield model
+    Path({str(gates)!r}, "begun-" + model.replace("/", "_")).touch()
+    while not Path({str(gates)!r}, "open").exists():
+        time.sleep(0.01)
+    yield " ends"
+"""
+    )
+
+
+def stream(deploy, name: str, body: str) -> str:
+    answer = deploy.runtime.invoke_endpoint_with_response_stream(
+        EndpointName=name, Body=body, ContentType="application/json"
+    )
+    return b"".join(event["PayloadPart"]["Bytes"] for event in answer["Body"]).decode()
+
+
+def agent_states(server) -> dict[str, InstanceState]:
+    listed = asyncio.run(AgentClient(Home(server.home).agent_socket).instances())
+    return {one.instance_id: one.state for one in listed.instances}
+
+
+def test_an_instance_that_leaves_ends_its_requests_first(deploy, server, gates):
+    """Scaled in from three to one, while two have a request, one of them a stream: the idle one
+    goes, one of the others takes what comes, and the third answers what it has. Then it goes, too.
+    """
+    routing = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
+    deploy.endpoint("draining", held_by(gates), InitialInstanceCount=3, RoutingConfig=routing)
+    status = json.loads(server.get("/_sagehen/status"))
+    (described,) = (one for one in status["endpoints"] if one["name"] == "draining")
+    instances = {one["id"] for one in described["variants"][0]["instances"]}
+    assert len(instances) == 3
+
+    def present() -> dict[str, InstanceState]:
+        return {key: state for key, state in agent_states(server).items() if key in instances}
+
+    with ThreadPoolExecutor(2) as pool:
+        held = []
+        for ask in (deploy.invoke, partial(stream, deploy)):
+            held.append(pool.submit(ask, "draining", '"hold"'))
+            eventually(lambda: len(list(gates.glob("begun-*"))) == len(held))
+        try:
+            deploy.sagemaker.update_endpoint_weights_and_capacities(
+                EndpointName="draining",
+                DesiredWeightsAndCapacities=[
+                    {"VariantName": "AllTraffic", "DesiredInstanceCount": 1}
+                ],
+            )
+            assert deploy.settled("draining")["ProductionVariants"][0]["CurrentInstanceCount"] == 1
+            # By then the busy one would have been told to stop, too.
+            eventually(lambda: len(present()) == 2)
+            assert set(present().values()) == {InstanceState.IN_SERVICE}
+            answers = {deploy.invoke("draining", '"go"') for _ in range(20)}
+            assert len(answers) == 1
+            assert not any(one.done() for one in held)
+        finally:
+            (gates / "open").touch()
+        ends = {one.result(60) for one in held}
+    assert len(ends) == 2
+    assert {f"{name} ends" for name in answers} < ends
+    eventually(lambda: len(present()) == 1)
+    assert set(present().values()) == {InstanceState.IN_SERVICE}
 
 
 def test_deleted_models_and_configs_do_not_disturb_an_endpoint(deploy):

@@ -163,6 +163,8 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     """grows with each change, for logs and tests"""
     leader: str | None = None
     """host and home of another control that holds the lease; this server has no routes then"""
+    leaving: dict[str, tuple[int, ...]] = {}
+    """the columns of instances that have left the routes and finish their requests, by id"""
     nodes: dict[str, NodeRoute] = {}
     """by node id; empty on one machine"""
 

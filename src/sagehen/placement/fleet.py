@@ -171,6 +171,13 @@ class Fleet(NodeQuestions):
             if node.is_alive and (instance_id in node.instances or node.node_id == assigned):
                 await node.call(node.agent.delete_instance(instance_id))
 
+    async def keep_warm(self, images: Sequence[str]) -> None:
+        """Tells all nodes that answer. Each pass of the reconciler repeats it."""
+        self._require_ready()
+        for node in self.nodes:
+            if node.is_alive:
+                await node.call(node.agent.keep_warm(images))
+
     async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList:
         self._require_ready_for_jobs()
         if since is not None:

@@ -136,7 +136,10 @@ def take(
 
 
 def check_epoch(connection: Connection, epoch: int, session: str) -> bool:
-    """Whether the epoch is in force, and stays so until the transaction ends."""
+    """Whether the epoch is in force, and stays so until the transaction ends.
+
+    For PostgreSQL a lock is a write: call it only where something else is written.
+    """
     return connection.scalar(_CHECK, {"epoch": epoch, "session": session}) is not None
 
 

@@ -1,7 +1,8 @@
 """Shared helpers of the tables: rows to records and back, conflict-free inserts, and
 the MetaData."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
@@ -31,6 +32,7 @@ __all__ = [
     "insert_new",
     "inserts",
     "name_key",
+    "put",
     "select_records",
     "update_where",
     "upsert",
@@ -84,6 +86,20 @@ def upsert_for(dialect: str, table: Table) -> Upsert:
     from sqlalchemy.dialects import postgresql
 
     return postgresql.insert(table)
+
+
+def put(connection: Connection, table: Table, key: str, values: Mapping[str, Any]) -> None:
+    """Inserts a row, or overwrites the one with the same value in the column `key`."""
+    statement = _put_statement(connection.dialect.name, table, key, tuple(values))
+    connection.execute(statement, dict(values))
+
+
+@cache
+def _put_statement(dialect: str, table: Table, key: str, columns: tuple[str, ...]) -> Upsert:
+    # Built once: building takes longer than running.
+    statement = upsert_for(dialect, table)
+    changed = {name: statement.excluded[name] for name in columns if name != key}
+    return statement.on_conflict_do_update(index_elements=[table.c[key]], set_=changed)
 
 
 def insert_new(

@@ -56,6 +56,13 @@ def test_updates_and_deletes_say_whether_there_was_a_row(connection: Connection)
     assert not rows.delete_where(connection, THINGS, THINGS.c.key == "a")
 
 
+def test_a_row_takes_the_place_of_the_one_with_its_key(connection: Connection) -> None:
+    for name, size in (("a", 1), ("b", 2)):
+        rows.put(connection, THINGS, "key", {"key": "k", "name": name, "size": size})
+    rows.put(connection, THINGS, "key", {"key": "other", "name": "c", "size": 3})
+    assert all_things(connection) == [Thing(name="b", size=2), Thing(name="c", size=3)]
+
+
 def test_each_database_has_its_own_upsert() -> None:
     for dialect in ("sqlite", "postgresql"):
         statement = rows.upsert_for(dialect, THINGS).on_conflict_do_nothing()

@@ -16,6 +16,15 @@ from sagehen.state.database import Database
 
 __all__ = ["is_empty", "load_dump", "snapshot"]
 
+_HAS_EPOCHS = text(
+    "SELECT 1 FROM information_schema.columns WHERE table_schema = current_schema() "
+    "AND table_name = 'leases' AND column_name = 'epoch'"
+)
+# Nodes refuse requests of an epoch that is lower than one they have seen, which may be later than
+# the backup.
+_RAISE_EPOCHS = text(
+    "UPDATE leases SET epoch = epoch + 1000000, expires_at = 0, holder = '', session = ''"
+)
 _BLOBS = text("SELECT blob_id, size, etag FROM blobs ORDER BY blob_id")
 
 
@@ -60,6 +69,15 @@ def is_empty(url: str) -> bool:
 def load_dump(url: str, dump: Path) -> None:
     """Loads a dump, all or nothing; raises BackupError if pg_restore is missing or fails."""
     _run(_program("pg_restore"), url, "--exit-on-error", "--single-transaction", str(dump))
+    database = Database(url)
+    try:
+        with database.write() as connection:
+            if connection.scalar(_HAS_EPOCHS) is not None:
+                connection.execute(_RAISE_EPOCHS)
+    except DBAPIError as error:
+        raise StateError(f"The state at {_shown(url)} cannot be written: {error.orig}") from error
+    finally:
+        database.close()
 
 
 def _program(name: str) -> str:

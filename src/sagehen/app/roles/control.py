@@ -29,6 +29,7 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.image_versions import MATCH, describe_versions
 from sagehen.frame.leased_loop import keep_sweeping
 from sagehen.frame.own_paths.access import Guard, Metrics, OwnSite
+from sagehen.gateway.routing.inflight import InflightSums
 from sagehen.services.messaging.sns.signing import certificate_route
 from sagehen.services.messaging.sqs.message_store import MESSAGES_SENT
 from sagehen.services.monitoring.alarms.actions import PolicyTrigger
@@ -49,6 +50,7 @@ from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.hosting.demand import CallDemand
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.services.sagemaker.hosting.own_paths import start_route
+from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.loop import EndpointLoop
 from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
@@ -105,6 +107,8 @@ class _Control:
         builder = StoreBuilder(settings)
         self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
         self._demand = CallDemand(SYSTEM, settings.serverless_idle_seconds)
+        in_flight = InflightSums(start.home.inflight_table)
+        self._draining = Draining(settings.drain_seconds, in_flight.outstanding)
         self._loop = self._make_loop(start, recorder)
         if self._cluster is not None:
             self._cluster.fleet.on_nodes = self._loop.hint
@@ -182,6 +186,7 @@ class _Control:
             busy=lambda: self._dispatcher.busy,
             on_routes=self._on_routes,
             on_demand=on_demand,
+            draining=self._draining,
             cluster=self._cluster.nodes if self._cluster is not None else None,
         )
 
@@ -266,7 +271,8 @@ class _Control:
         def measured(endpoints: Container[str]) -> Measured:
             combined = merged(self.inference.measured(), self._jobs.measured())
             combined = merged(combined, self._transforms.measured())
-            combined = merged(combined, {"LimitHits": {("control_bodies",): self._bodies.hits}})
+            for limit, counter in (("control_bodies", self._bodies), ("drain", self._draining)):
+                combined = merged(combined, {"LimitHits": {(limit,): counter.hits}})
             combined = merged(combined, self.objects.measured())
             return merged(self._sampler.measured(endpoints), combined)
 

@@ -31,6 +31,13 @@ class InvocationSettings(Section):
         gt=0,
         description="How long a streamed answer may take after its first byte.",
     )
+    drain_timeout_seconds: float | None = Field(
+        None,
+        ge=0,
+        description="How long an instance that leaves its endpoint, by scaling or by an update, "
+        "goes on for the invocations that it has; new ones go to others. Default: the longest that "
+        "one can take, invocation_timeout_seconds and response_stream_timeout_seconds together.",
+    )
     max_invocation_body_bytes: int = Field(
         25 * 2**20, gt=0, description="Largest InvokeEndpoint body."
     )
@@ -67,6 +74,13 @@ class InvocationSettings(Section):
     access_log: bool = Field(
         False, description="A line in the gateway's log at the end of each invocation."
     )
+
+    @property
+    def drain_seconds(self) -> float:
+        """The longest time that an instance goes on after it has left the routes."""
+        if self.drain_timeout_seconds is not None:
+            return self.drain_timeout_seconds
+        return self.invocation_timeout_seconds + self.response_stream_timeout_seconds
 
 
 class ConnectionSettings(Section):

@@ -81,7 +81,8 @@ def asynchronous(endpoint: str) -> AwsError:
     """The code is SageMaker's; SageMaker's message is not known."""
     return validation_error(
         f"Endpoint {endpoint} is asynchronous (its endpoint configuration has an "
-        "AsyncInferenceConfig). Call InvokeEndpointAsync."
+        "AsyncInferenceConfig). Call InvokeEndpointAsync, which takes requests also while the "
+        "endpoint has no instance."
     )
 
 
@@ -109,8 +110,8 @@ def too_many_wait(endpoint: str, most: int) -> AwsError:
 
 
 def throttled() -> AwsError:
-    """Over MaxConcurrency. SageMaker's has no message."""
-    return AwsError("ThrottlingException", "", 429, Message=None)
+    """Over MaxConcurrency. SageMaker's was seen with this status and no message."""
+    return AwsError("ThrottlingException", "", 400, Message=None)
 
 
 def too_large_for_serverless(body_bytes: int, max_bytes: int) -> AwsError:

@@ -45,6 +45,8 @@ class InvocationCallbacks(PlacementCallbacks, Receiver, Protocol):
 
     deadline: float
     """monotonic seconds"""
+    start_deadline: float
+    """until when it may wait for instances to start; 0 before it does"""
 
     # Called by ActiveRequests
 
@@ -138,11 +140,20 @@ class ActiveRequests:
             self._streaming[invocation] = in_flight
 
     def begin_start(self, invocation: InvocationCallbacks) -> None:
-        """Gives an invocation time until its instance has started."""
+        """Gives an invocation time until its instance has started; once only, as an instance may
+        start and be lost again and again."""
         in_flight = self._answering.pop(invocation, None)
-        if in_flight is not None:
-            invocation.deadline = self._monotonic() + self._limits.start_seconds
-            self._starting[invocation] = in_flight
+        if in_flight is None:
+            return
+        waits_again = invocation.start_deadline > 0
+        if not waits_again:
+            invocation.start_deadline = self._monotonic() + self._limits.start_seconds
+        invocation.deadline = invocation.start_deadline
+        self._starting[invocation] = in_flight
+        if waits_again:
+            self._starting = dict(
+                sorted(self._starting.items(), key=lambda waiting: waiting[0].deadline)
+            )
 
     def end_start(self, invocation: InvocationCallbacks) -> None:
         """Gives it the time that a container may take."""

@@ -1,6 +1,6 @@
 """An instance as a gateway uses it: slots, requests in flight, and connections."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sagehen.base.clock import Clock
 from sagehen.frame.routes import INFLIGHT_COLUMNS, InstanceRoute
@@ -28,7 +28,11 @@ class RoutedInstance:
     Args:
         hostname: of a container invoked directly.
         stages: a pipeline's containers; else empty.
+        upstreams: of an instance of another node.
     """
+
+    is_remote: ClassVar[bool] = False
+    """runs on another node"""
 
     __slots__ = (
         "_inflight",
@@ -52,12 +56,13 @@ class RoutedInstance:
         inflight: InflightTable,
         hostname: str = "",
         stages: tuple[Stage, ...] = (),
+        upstreams: Upstreams | None = None,
     ) -> None:
         self.instance_id = route.instance_id
         self.run_id = route.run_id
         self.address = route.address
         self.stages = stages
-        self.upstreams = (
+        self.upstreams = upstreams or (
             stages[0].upstreams
             if stages
             else open_upstreams(route.address, clock, self._report_slots)
@@ -111,11 +116,15 @@ class RoutedInstance:
             self._inflight.decrement(self.column)
 
     def retire(self) -> None:
+        """Closes connections when their last requests have ended. Control waits for these, so they
+        are still counted in the column."""
+        self.is_retired = True
+        for upstreams in self.all_upstreams:
+            upstreams.close()
+
+    def leave_column(self) -> None:
         """Counts the remaining requests in this process only: the column may be another instance's
         now."""
-        self.is_retired = True
         if self.column is not None:
             self._inflight.decrement(self.column, self._own_outstanding)
             self.column = None
-        for upstreams in self.all_upstreams:
-            upstreams.close()

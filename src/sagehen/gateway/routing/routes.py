@@ -17,6 +17,8 @@ from sagehen.frame.routes import (
 from sagehen.frame.routing import rank_by_affinity
 from sagehen.gateway.admission.errors import PRIMARY
 from sagehen.gateway.metrics.counters import Counters, InFlightCounter, VariantCounters
+from sagehen.gateway.peers.messages import PeerRoute
+from sagehen.gateway.peers.nodes import Peers
 from sagehen.gateway.routing.concurrency import Concurrency
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
@@ -45,6 +47,7 @@ class Variant:
     """
 
     __slots__ = (
+        "_of_this_node",
         "_ranks",
         "concurrency",
         "counters",
@@ -54,6 +57,7 @@ class Variant:
         "instance_share",
         "instances",
         "invoked_field",
+        "local",
         "offline",
         "route",
         "slot_queue",
@@ -81,6 +85,8 @@ class Variant:
         self.direct = direct
         """containers invoked directly, by hostname"""
         self.instances = instances
+        self.local = instances if slot_queue.remote is None else _local(instances)
+        """those of this machine"""
         self.instance_share = 1 / len(instances) if instances else 0.0
         """the part that a request adds to InvocationsPerInstance"""
         self.counters = counters
@@ -88,6 +94,15 @@ class Variant:
         """has the variant of the current table"""
         self.invoked_field = b"x-Amzn-Invoked-Production-Variant: %b\r\n" % route.name.encode()
         self._ranks: dict[str, list[RoutedInstance]] = {}
+        self._of_this_node: Variant | None = None
+
+    def of_this_node(self) -> "Variant":
+        """Returns the variant for requests of other nodes, which count them."""
+        if self._of_this_node is None:
+            unused = VariantCounters(endpoint="", variant=self.route.name)
+            own = Variant(self.route, self.local, unused, self.slot_queue, self.hostname)
+            self._of_this_node = own
+        return self._of_this_node
 
     def ranked(self, model: str) -> list[RoutedInstance]:
         """Returns the preferred holder of `model` first."""
@@ -146,9 +161,12 @@ class Routes:
         inflight: InflightTable,
         offline: OfflineStores,
         starts: Starts | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._starts = starts
         """where calls may start instances"""
+        self._peers = peers
+        """on a node of a cluster"""
         self._file = RouteFileReader(file, clock)
         self._counters = counters
         self._clock = clock
@@ -161,6 +179,8 @@ class Routes:
         self._queues: dict[_QueueKey, SlotQueue] = {}
         self._concurrencies: dict[tuple[str, str], Concurrency] = {}
         """by endpoint and variant"""
+        self._leaving: list[RoutedInstance] = []
+        """removed from the table, and counted in their columns until control has seen them end"""
         self._retired: list[Upstreams] = []
 
     def get(self, endpoint_name: str) -> Endpoint | None:
@@ -205,6 +225,8 @@ class Routes:
     def _apply(self, table: RouteTable) -> None:
         self.version += 1
         self._offline.update(_offline_routes(table))
+        if self._peers is not None:
+            self._peers.update(table.nodes)
         old_instances, self._instances = self._instances, {}
         old_queues, self._queues = self._queues, {}
         self._update_concurrencies(table)
@@ -234,7 +256,9 @@ class Routes:
         for key, instance in old_instances.items():
             if key not in self._instances:
                 instance.retire()
+                self._leaving.append(instance)
                 self._retired.extend(instance.all_upstreams)
+        self._free_columns(table)
         for endpoint in self._endpoints.values():
             for variant in endpoint.queued_variants():
                 variant.slot_queue.update(variant)
@@ -243,6 +267,14 @@ class Routes:
                 queue.close()
                 # Its queue keeps the variant until the next garbage collection, and so the file.
                 queue.variant.offline = None
+
+    def _free_columns(self, table: RouteTable) -> None:
+        leaving, self._leaving = self._leaving, []
+        for instance in leaving:
+            if instance.column in table.leaving.get(instance.instance_id, ()):
+                self._leaving.append(instance)
+            else:
+                instance.leave_column()
 
     def _variant(
         self,
@@ -282,6 +314,8 @@ class Routes:
         """Makes a variant, or the variant that stands for one `container` of it."""
         instances = []
         for instance_route in route.instances:
+            if self._peers is not None and self._peers.is_remote(instance_route):
+                continue
             key = _instance_key(instance_route)
             instance = self._instances.get(key) or old_instances.get(key)
             instance = instance or self._instance(endpoint, route, instance_route, container)
@@ -294,6 +328,11 @@ class Routes:
         queue.endpoint = endpoint
         queue.starts = None if route.on_demand is None or is_shadow else self._starts
         self._queues[queue_key] = queue
+        if self._peers is not None:
+            peer_route = PeerRoute(endpoint, route.name, container, is_shadow)
+            for remote in self._peers.instances(route.instances, peer_route, queue):
+                self._instances[remote.key] = remote
+                instances.append(remote)
         counters = self._counters.variant(endpoint, route.name, container)
         first = container or next((each.hostname for each in route.containers), PRIMARY)
         offline = self._offline.get(route.offline_results)
@@ -336,6 +375,10 @@ class Routes:
             )
         )
         return RoutedInstance(instance_route, self._clock, self._inflight, container, stages)
+
+
+def _local(instances: tuple[RoutedInstance, ...]) -> tuple[RoutedInstance, ...]:
+    return tuple(instance for instance in instances if not instance.is_remote)
 
 
 def _offline_routes(table: RouteTable) -> Iterator[OfflineRoute]:

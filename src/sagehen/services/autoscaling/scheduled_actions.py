@@ -90,11 +90,13 @@ def _merged(
         ends_at=seconds_of(params.get("EndTime")),
         minimum=action.minimum if bounds is None else bounds.get("MinCapacity"),
         maximum=action.maximum if bounds is None else bounds.get("MaxCapacity"),
-        ended_at=None,
     )
     _check_bounds(action)
     _check_times(action, now)
-    return msgspec.structs.replace(action, next_at=_first_run(action, params, now))
+    next_at = _first_run(action, params, now)
+    return msgspec.structs.replace(
+        action, next_at=next_at, ended_at=now if next_at is None else None
+    )
 
 
 def _check_bounds(action: ScheduledActionRecord) -> None:

@@ -120,9 +120,7 @@ def _records(
 def _put(connection: Connection, table: Table, key: str, record: msgspec.Struct) -> None:
     """Inserts or replaces. The fields' names are the columns', whatever the operations show."""
     values = {name: _plain(getattr(record, name)) for name in record.__struct_fields__}
-    statement = rows.upsert(connection, table).values(values)
-    changed = {name: value for name, value in values.items() if name != key}
-    connection.execute(statement.on_conflict_do_update(index_elements=[table.c[key]], set_=changed))
+    rows.put(connection, table, key, values)
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """Checks of requests that botocore's model cannot express; all raise AwsError."""
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -249,6 +250,12 @@ def _check_intervals(steps: Sequence[StepAdjustment]) -> None:
     for lower, upper in bounds:
         if lower is None and upper is None:
             raise invalid("A step adjustment needs a lower or an upper bound.")
+        for bound in (lower, upper):
+            if bound is not None and not math.isfinite(bound):
+                raise invalid(
+                    f"The bound {bound} of a step adjustment is not a finite number. Leave a bound "
+                    "out for infinity."
+                )
         if lower is not None and upper is not None and upper <= lower:
             raise invalid(
                 f"The MetricIntervalUpperBound {upper:g} is not greater than the "

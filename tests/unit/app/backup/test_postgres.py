@@ -7,6 +7,7 @@ import pytest
 
 from sagehen.app.backup import restore_backup, take_backup
 from sagehen.base.errors import BackupError
+from sagehen.state import leader_row
 from sagehen.state.database import Database
 from support.backups import LARGE, check, opened, put
 from support.state import settings_of
@@ -28,6 +29,10 @@ def test_a_state_in_postgresql(short_path: Path, postgres_url: str) -> None:
         objects.create_bucket("bucket")
         for key, data in {**LARGE, "small": b"in a row"}.items():
             put(objects, key, data)
+        led = Database(urls[0])
+        with led.write() as connection:
+            assert leader_row.take(connection, "h", "s", 60, is_heir=False, wait_seconds=1) == 1
+        led.close()
         made = take_backup(settings_of(home, database_url=urls[0]), target)
         assert (made.state, made.objects) == ("postgresql", 5)
         objects.delete("bucket", ["k0"])
@@ -37,6 +42,12 @@ def test_a_state_in_postgresql(short_path: Path, postgres_url: str) -> None:
         restore_backup(settings_of(new, database_url=urls[0]), target)
     restore_backup(settings_of(new, database_url=urls[1]), target)
     check(new, database_url=urls[1])
+    restored = Database(urls[1])
+    with restored.read() as connection:
+        look = leader_row.look_at(connection)
+    restored.close()
+    assert look is not None
+    assert (look.holder, look.epoch, look.seconds < 0) == ("", 1_000_001, True)
 
 
 def test_postgresql_without_its_programs_is_refused_by_name(

@@ -19,6 +19,7 @@ class Request:
     def __init__(self, requests: ActiveRequests, deadline: float = 0.0) -> None:
         self.requests = requests
         self.deadline = deadline
+        self.start_deadline = 0.0
         self.ended = ""
 
     def expire(self) -> None:
@@ -85,6 +86,22 @@ def test_a_stream_has_its_own_time_and_is_cut_off_at_the_end(requests, clock):
     assert stream.ended == ""
     requests.shut_down()
     assert (stream.ended, waiting.ended, len(requests)) == ("shut down", "", 1)
+
+
+def test_the_wait_for_a_start_is_bounded_however_often_an_instance_is_lost(requests, clock):
+    again, other = Request(requests, 10.0), Request(requests, 10.0)
+    for request in (again, other):
+        requests.add(request, InFlightCounter())
+    requests.begin_start(again)
+    clock.seconds = 20.0
+    requests.end_start(again)
+    requests.begin_start(other)
+    clock.seconds = 30.0
+    requests.begin_start(again)
+    assert (again.deadline, other.deadline) == (180.0, 200.0)
+    clock.seconds = 180.0
+    requests.expire()
+    assert (again.ended, other.ended) == ("expired", "")
 
 
 def test_the_first_of_several_wakes_the_gateway(requests):

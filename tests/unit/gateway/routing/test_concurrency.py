@@ -43,7 +43,7 @@ def test_the_error_has_no_message(make):
     one.admit(1)
     with pytest.raises(AwsError) as caught:
         one.admit(1)
-    assert (caught.value.code, caught.value.status) == ("ThrottlingException", 429)
+    assert (caught.value.code, caught.value.status) == ("ThrottlingException", 400)
     assert error_body(caught.value) == b'{"Message":null}'
 
 
@@ -115,11 +115,15 @@ async def test_a_caller_over_the_limit_is_throttled(house, variant, eventually):
     calls = [asyncio.create_task(house.invoke()) for _ in range(2)]
     await eventually(lambda: len(fake.asked) == 2)
     got = await house.invoke()
-    assert (got.status, got.headers["x-amzn-errortype"]) == (429, "ThrottlingException")
+    assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ThrottlingException")
     release.set()
     assert [got.status for got in await asyncio.gather(*calls)] == [200, 200]
     assert (await house.invoke()).status == 200
     assert house.inflight_table(1).outstanding(3) == 0
+    all_counters = house.gateway._counters
+    counters = all_counters.variant("price", "AllTraffic")
+    assert (counters.invocations, counters.errors_4xx) == (3, 0)
+    assert all_counters.limit_hits["concurrency"] == 1
 
 
 async def test_those_that_wait_for_a_start_count(house, variant, eventually):
@@ -129,6 +133,7 @@ async def test_those_that_wait_for_a_start_count(house, variant, eventually):
     await house.start()
     call = asyncio.create_task(house.invoke())
     await eventually(lambda: house.gateway._routes.queued == 1)
-    assert (await house.invoke()).status == 429
+    got = await house.invoke()
+    assert (got.status, got.headers["x-amzn-errortype"]) == (400, "ThrottlingException")
     house.route(variant(await house.fake(lambda asked: (200, {}, b"")), on_demand=on_demand))
     assert (await call).status == 200

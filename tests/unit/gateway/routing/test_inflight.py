@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sagehen.frame.routes import INFLIGHT_COLUMNS
 from sagehen.gateway.routing.inflight import (
     ROW_BYTES,
+    InflightSums,
     clear_row,
     create_inflight_table,
     open_inflight_table,
@@ -56,6 +57,15 @@ def test_all_see_the_sum_and_never_less_than_nothing(happened):
             for each in COLUMNS:
                 expected = sum(counts[each] for counts in working)
                 assert {table.outstanding(each) for table in tables} == {expected}
+                assert InflightSums(path).outstanding(each) == expected
+
+
+def test_without_a_table_there_are_no_requests(tmp_path):
+    sums = InflightSums(tmp_path / "board")
+    assert sums.outstanding(3) == 0
+    create_inflight_table(tmp_path / "board", 2)
+    open_inflight_table(tmp_path / "board", 1).increment(3)
+    assert sums.outstanding(3) == 1
 
 
 def test_a_new_server_begins_with_an_empty_table(tmp_path):

@@ -18,7 +18,7 @@ from sagehen.gateway.routing.inflight import (
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.offline_answers import OfflineStores
 from sagehen.gateway.routing.routes import Routes
-from sagehen.services.sagemaker.hosting.reconciler.routes import assign_columns
+from sagehen.services.sagemaker.hosting.reconciler.columns import assign_columns
 
 
 @pytest.fixture
@@ -43,8 +43,10 @@ def write(
     places: tuple[str, ...] = ("i-1",),
     shadow: VariantRoute | None = None,
     slots: int = 1,
+    leaving: dict[str, tuple[int, ...]] | None = None,
 ) -> None:
-    write_places(file, {place: ord(place[-1]) for place in places}, weight, shadow, slots)
+    columns = {place: ord(place[-1]) for place in places}
+    write_places(file, columns, weight, shadow, slots, leaving)
 
 
 def write_places(
@@ -53,6 +55,7 @@ def write_places(
     weight: float = 1,
     shadow: VariantRoute | None = None,
     slots: int = 1,
+    leaving: dict[str, tuple[int, ...]] | None = None,
 ) -> None:
     """A table with these instances and their columns of the in-flight table."""
     instances = tuple(
@@ -66,7 +69,7 @@ def write_places(
     )
     variant = VariantRoute(name="All", weight=weight, instances=instances)
     route = Route(endpoint_name="price", variants=(variant,), shadow=shadow)
-    table = RouteTable(routes={"price": route})
+    table = RouteTable(routes={"price": route}, leaving=leaving or {})
     draft = file.with_suffix(".new")
     draft.write_bytes(msgspec.json.encode(table))
     draft.replace(file)
@@ -155,7 +158,28 @@ def test_what_another_gateway_sends_counts_too(file, routes, inflight, tmp_path)
     assert instance.outstanding == 2
 
 
-def test_an_instance_that_left_gives_its_column_free_at_once(file, routes, inflight):
+def test_an_instance_that_leaves_is_counted_until_control_has_seen_its_requests_end(
+    file, routes, inflight
+):
+    write(file)
+    routes.refresh()
+    (instance,) = routes.get("price").variants[0].instances
+    instance.acquire_slot()
+    write(file, places=("i-2",), leaving={"i-1": (ord("1"),)})
+    routes.refresh()
+    assert (instance.is_retired, inflight.outstanding(ord("1"))) == (True, 1)
+    instance.release_slot()
+    assert inflight.outstanding(ord("1")) == 0
+    instance.acquire_slot()
+    write(file, places=("i-2", "i-3"), leaving={"i-1": (ord("1"),)})
+    routes.refresh()
+    assert inflight.outstanding(ord("1")) == 1
+    write(file, places=("i-2", "i-3"))
+    routes.refresh()
+    assert (instance.outstanding, inflight.outstanding(ord("1"))) == (1, 0)
+
+
+def test_an_instance_that_is_gone_leaves_its_column_at_once(file, routes, inflight):
     write(file)
     routes.refresh()
     (instance,) = routes.get("price").variants[0].instances
@@ -189,6 +213,7 @@ happenings = st.lists(
         st.tuples(st.just("look"), gateway, st.none()),
         st.tuples(st.just("kill"), gateway, st.none()),
         st.tuples(st.just("table"), st.none(), st.sets(st.sampled_from("ABCDEF"), max_size=4)),
+        st.tuples(st.just("gone"), st.none(), st.none()),
     ),
     max_size=50,
 )
@@ -203,6 +228,7 @@ def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
         create_inflight_table(path, GATEWAYS + 1)
         onlooker = open_inflight_table(path, GATEWAYS)
         columns: dict[str, int] = {}
+        leaving: dict[str, tuple[int, ...]] = {}
 
         def started(row: int) -> Routes:
             inflight = open_inflight_table(path, row)
@@ -218,7 +244,14 @@ def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
 
         for what, at, more in happened:
             if what == "table":
-                columns = assign_columns(sorted(more), columns)
+                left = columns.keys() - more
+                leaving |= {key: (columns[key],) for key in left}
+                leaving = {key: kept for key, kept in leaving.items() if key not in more}
+                reserved = [column for (column,) in leaving.values()]
+                columns = assign_columns(sorted(more), columns, reserved)
+                write_places(file, columns, leaving=leaving)
+            elif what == "gone":
+                leaving.clear()
                 write_places(file, columns)
             elif what == "look":
                 gateways[at].refresh()

@@ -26,6 +26,10 @@ class Place:
 class Variant:
     instances: list[Place]
 
+    @property
+    def local(self) -> list[Place]:
+        return self.instances
+
 
 @dataclass(eq=False)
 class Waiter:

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from sagehen.services.autoscaling import store
+
 RESOURCE = "endpoint/e/variant/v"
 
 
@@ -108,6 +110,17 @@ def test_actions_are_listed_and_deleted(scaling, refused):
 )
 def test_bad_actions_are_refused(scaling, refused, given, reason):
     assert refused(lambda: put(scaling, **given)).startswith(reason)
+    assert described(scaling) == []
+
+
+def test_an_update_after_the_last_run_leaves_nothing_for_ever(scaling):
+    run_at = f"at({at(scaling, 60):%Y-%m-%dT%H:%M:%S})"
+    put(scaling, run_at)
+    scaling.clock.seconds += 120
+    put(scaling, None)
+    scaling.clock.seconds += 86_401
+    with scaling.database.write() as connection:
+        store.forget_ended_actions(connection, scaling.clock.now() - 86_400)
     assert described(scaling) == []
 
 

@@ -1,5 +1,7 @@
 """Checks of policies that the model does not make."""
 
+import math
+
 import pytest
 
 from sagehen.services.autoscaling.dimensions import INSTANCES
@@ -118,6 +120,8 @@ def test_intervals_that_join_are_taken(bounds):
         ([(0, None)] * 21, "1 to 20 StepAdjustments"),
         ([(None, None)], "a lower or an upper bound"),
         ([(5, 5)], "is not greater than"),
+        ([(math.nan, None)], "The bound nan of a step adjustment is not a finite number"),
+        ([(0, math.inf)], "Leave a bound out for infinity"),
         ([(0, 10), (20, None)], "a gap or an overlap"),
         ([(0, 10), (5, None)], "a gap or an overlap"),
         ([(0, None), (5, None)], "one no upper bound"),

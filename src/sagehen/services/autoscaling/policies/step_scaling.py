@@ -7,8 +7,16 @@ from sagehen.services.autoscaling.policies.facts import Breach, StepAdjustment, 
 
 __all__ = ["stepped_capacity"]
 
+
+def _average(values: Sequence[float]) -> float:
+    try:
+        return math.fsum(values) / len(values)
+    except OverflowError:
+        return math.fsum(value / len(values) for value in values)
+
+
 _AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
-    "Average": lambda values: math.fsum(values) / len(values),
+    "Average": _average,
     "Minimum": min,
     "Maximum": max,
 }

@@ -34,7 +34,8 @@ def tracked_capacity(
 
 
 def _needed(policy: TargetTracking, value: float, capacity: int, maximum: int) -> int:
-    ratio = capacity * (value / policy.target_value)
+    # Not 0 times infinity, which is no number.
+    ratio = capacity * (value / policy.target_value) if capacity else 0.0
     if ratio >= maximum:
         return maximum
     return max(0, math.ceil(ratio * (1 - _ROUNDING)))

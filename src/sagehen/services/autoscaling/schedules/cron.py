@@ -44,17 +44,20 @@ class Cron:
         seconds since the epoch.
         """
         local = datetime.fromtimestamp(moment, zone)
-        for day in self._days(local.date()):
+        today, time_of_day = local.date(), (local.hour, local.minute)
+        for day in self._days(today):
             for hour in self.hours:
                 for minute in self.minutes:
+                    # Of times that come twice the first counts, so that earlier ones are over.
+                    if day == today and (hour, minute) < time_of_day:
+                        continue
                     at = _in_zone(day, hour, minute, zone)
                     if at is not None and at > moment:
                         return at
         return None
 
     def _days(self, first: date) -> Iterator[date]:
-        # One day earlier: a time of yesterday's may come twice, or be today's in another offset.
-        day = first - timedelta(days=1)
+        day = first
         last_year = min(LAST_YEAR, first.year + LONGEST_SEARCH_YEARS)
         while day.year <= last_year:
             if day.year not in self.years:

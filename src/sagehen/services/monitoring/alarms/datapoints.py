@@ -1,6 +1,6 @@
 """Reads the datapoints of many alarms with few statements."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -22,6 +22,9 @@ from sagehen.services.monitoring.cloudwatch.sample_reads import (
 from sagehen.wire.errors import AwsError
 
 __all__ = ["AlarmQueries", "queries_of", "read_datapoints"]
+
+MAX_EXPRESSION_POINTS = 500_000
+"""that one alarm's operators and functions may take: a few tenths of a second"""
 
 
 class AlarmQueries(NamedTuple):
@@ -56,9 +59,9 @@ _Read = Mapping[_Group, Mapping[int, Slots]]
 
 def read_datapoints(
     connection: Connection, alarms: Mapping[str, AlarmQueries], now: float
-) -> dict[str, list[Datapoint] | AwsError]:
-    """Returns the datapoints of each alarm's evaluation range, newest first, by its name; the
-    error where they cannot be had."""
+) -> Callable[[str], list[Datapoint] | AwsError]:
+    """Returns a function of an alarm's name: the datapoints of its evaluation range, newest first,
+    or the error where they cannot be had."""
     windows = {name: window_of(alarm.definition, now) for name, alarm in alarms.items()}
     digests = {digest for alarm in alarms.values() for digest in alarm.digests if digest}
     ids = find_all(connection, digests)
@@ -71,7 +74,7 @@ def read_datapoints(
                 starts[group] = min(starts.get(group, windows[name].start), windows[name].start)
                 series.setdefault(group, set()).update(_ids(ids, query, digest))
     read = _read_groups(connection, starts, series)
-    return {name: _datapoints(alarm, windows[name], ids, read) for name, alarm in alarms.items()}
+    return lambda name: _datapoints(alarms[name], windows[name], ids, read)
 
 
 def _group(query: Query, window: Window) -> _Group:
@@ -152,7 +155,10 @@ def _expression(queries: Sequence[Query], found: Mapping[str, Slots], window: Wi
         }
         return {start: number for start, number in values.items() if number is not None}
 
-    evaluator = Evaluator(queries, read, lambda period: range(window.start, window.end, period))
+    def grid(period: int) -> range:
+        return range(window.start, window.end, period)
+
+    evaluator = Evaluator(queries, read, grid, MAX_EXPRESSION_POINTS)
     (returned,) = (query for query in queries if query.is_returned)
     (series,) = evaluator.series(returned)
     return series.points

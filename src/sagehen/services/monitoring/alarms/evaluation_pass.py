@@ -5,7 +5,7 @@ transaction, so that a kill at any time loses none and repeats none.
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -104,7 +104,7 @@ class EvaluationPass:
         steps = [
             step
             for record in records
-            if (step := _step(record, datapoints[record.name], now)) is not None
+            if (step := _step_or_error(record, datapoints, now)) is not None
         ]
         for start in range(0, len(steps), AT_ONCE):
             self._write(steps[start : start + AT_ONCE], now)
@@ -165,14 +165,31 @@ class EvaluationPass:
         return record
 
 
+def _step_or_error(
+    record: AlarmRecord, datapoints: Callable[[str], list[Datapoint] | AwsError], now: float
+) -> _Step | None:
+    try:
+        return _step(record, datapoints(record.name), now)
+    except Exception:
+        # One bad alarm must not keep the others from being evaluated.
+        extra = {"action": "evaluate_alarm", "alarm": record.name}
+        log.exception("The evaluation of an alarm failed.", extra=extra)
+        return _error_step(record)
+
+
+def _error_step(record: AlarmRecord) -> _Step | None:
+    is_known = record.evaluation_state == EVALUATION_ERROR
+    return None if is_known else _Step(record, Evaluation(None, ()), EVALUATION_ERROR)
+
+
 def _step(record: AlarmRecord, datapoints: list[Datapoint] | AwsError, now: float) -> _Step | None:
     """Returns None if nothing changes."""
     if isinstance(datapoints, AwsError):
-        if record.evaluation_state == EVALUATION_ERROR:
-            return None
-        extra = {"action": "evaluate_alarm", "alarm": record.name, "error": str(datapoints)[:200]}
-        log.warning("An alarm cannot be evaluated.", extra=extra)
-        return _Step(record, Evaluation(None, ()), EVALUATION_ERROR)
+        step = _error_step(record)
+        if step is not None:
+            extra = {"alarm": record.name, "error": str(datapoints)[:200]}
+            log.warning("An alarm cannot be evaluated.", extra={"action": "evaluate_alarm"} | extra)
+        return step
     evaluation = evaluate(record.definition, datapoints, record.state, now)
     is_same = evaluation.state in (None, record.state) and record.evaluation_state is None
     if is_same and not _policies_are_due(record, now):

@@ -110,7 +110,11 @@ class AlarmLoop(LeasedLoop):
         if not self._may_be_suppressed and (ends_at is None or now < ends_at):
             return
         self._may_be_suppressed = False
-        self._periods_end_at = await in_thread(lambda: self._end_due_periods(now))
+        try:
+            self._periods_end_at = await in_thread(lambda: self._end_due_periods(now))
+        except BaseException:
+            self._may_be_suppressed = True
+            raise
 
     def _end_due_periods(self, now: float) -> float | None:
         """Returns when the next period ends."""

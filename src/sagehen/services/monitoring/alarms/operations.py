@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from sqlalchemy import Connection
@@ -214,7 +214,7 @@ def _watches(record: AlarmRecord, params: dict[str, Any], dimensions: object) ->
 
 
 class _HistoryCursor(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
-    item_id: int
+    item_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 def describe_alarm_history(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """SQL of alarms."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
@@ -124,10 +124,7 @@ def count(connection: Connection) -> int:
 
 def put(connection: Connection, record: AlarmRecord) -> None:
     """Writes the record, in the place of one of that name."""
-    values: dict[str, Any] = msgspec.to_builtins(record)
-    statement = rows.upsert(connection, ALARMS).values(**values)
-    del values["name"]
-    connection.execute(statement.on_conflict_do_update(index_elements=[ALARMS.c.name], set_=values))
+    rows.put(connection, ALARMS, "name", msgspec.to_builtins(record))
 
 
 def put_state(connection: Connection, record: AlarmRecord) -> None:

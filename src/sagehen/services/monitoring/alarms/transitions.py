@@ -135,13 +135,19 @@ def values_in(reason_data: str | None) -> tuple[float, ...]:
     recent = data.get("recentDatapoints") if isinstance(data, dict) else None
     if not isinstance(recent, list):
         return ()
-    return tuple(float(value) for value in reversed(recent) if _is_number(value))
+    numbers = map(_number, reversed(recent))
+    return tuple(number for number in numbers if number is not None)
 
 
-def _is_number(value: object) -> bool:
+def _number(value: object) -> float | None:
     # Reject `true`: bool is a subclass of int.
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)  # type: ignore[arg-type]
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _invoke(
@@ -166,16 +172,28 @@ def _invoke(
     return None if failure is None else f"Failed to execute AutoScaling action: {failure}"
 
 
+class _ChildState(msgspec.Struct):
+    value: str
+    timestamp: str
+
+
+class _Trigger(msgspec.Struct):
+    arn: str
+    state: _ChildState
+
+
+class _CompositeReason(msgspec.Struct, rename="camel"):
+    """A composite alarm's StateReasonData."""
+
+    triggering_alarms: list[_Trigger] = []
+
+
 def _triggers(record: AlarmRecord) -> Sequence[Mapping[str, Any]]:
     """Returns the children that changed a composite alarm."""
     if record.kind is not AlarmKind.COMPOSITE or record.reason_data is None:
         return ()
     try:
-        data = msgspec.json.decode(record.reason_data)
-    except msgspec.DecodeError:
-        return ()
-    alarms = data.get("triggeringAlarms", []) if isinstance(data, dict) else []
-    # SetAlarmState takes any JSON object.
-    return [
-        alarm for alarm in alarms if isinstance(alarm, dict) and {"arn", "state"} <= alarm.keys()
-    ]
+        reason = msgspec.json.decode(record.reason_data, type=_CompositeReason)
+    except msgspec.MsgspecError:
+        return ()  # SetAlarmState takes any JSON object.
+    return [msgspec.to_builtins(trigger) for trigger in reason.triggering_alarms]

@@ -28,6 +28,7 @@ __all__ = [
 
 HOUR, DAY, WEEK = 3600, 86_400, 7 * 86_400
 MAX_METRICS = 10
+MAX_EXPRESSIONS = 10
 _FINE_PERIODS = (10, 20, 30)
 _ACTION_LISTS = ("OKActions", "AlarmActions", "InsufficientDataActions")
 _NOT_STORED = ("AlarmName", "ActionsEnabled", "Tags")
@@ -151,6 +152,11 @@ def _check_queries(queries: list[Query]) -> None:
     count = sum(query.expression is None for query in queries)
     if count > MAX_METRICS:
         raise refused(f"An alarm can have at most {MAX_METRICS} metrics; these are {count}.")
+    if len(queries) - count > MAX_EXPRESSIONS:
+        raise refused(
+            f"An alarm can have at most {MAX_EXPRESSIONS} expressions; these are "
+            f"{len(queries) - count}."
+        )
     periods = {query.period for query in queries}
     if len(periods) > 1:
         listed = ", ".join(f"{period}" for period in sorted(periods))

@@ -288,7 +288,9 @@ def _packed(statistics: Statistics) -> bytes | None:
         return None
     pairs, last = [], 0
     for bucket, count in sorted(statistics.buckets.items()):
-        pairs += [bucket - last, int(count) if count == int(count) else count]
+        # MessagePack has no larger integers.
+        is_whole = count == int(count) and count < 2**63
+        pairs += [bucket - last, int(count) if is_whole else count]
         last = bucket
     return zlib.compress(msgspec.msgpack.encode(pairs), 1)
 

@@ -54,7 +54,7 @@ class Bookkeeping:
     ) -> None:
         self._database = database
         self._clock = clock
-        self._files = BlobFiles(root)
+        self._files: BlobFiles = BlobFiles(root)
         self._writes = writes or GroupCommit(database)
         self._keeping = keeping
         self._started_at = clock.now()

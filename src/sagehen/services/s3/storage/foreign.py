@@ -1,7 +1,7 @@
 """Keeps objects in another S3 service, through obstore.
 
-A bucket is the first path segment behind the store's prefix. The list of buckets, drafts and parts
-of unfinished uploads stay local.
+A bucket is the first path segment behind the store's prefix. The list of buckets and drafts stay
+local; so do parts of unfinished uploads, unless several controls may share the state.
 """
 
 import contextlib
@@ -35,6 +35,7 @@ from sagehen.services.s3.storage.errors import (
     NotSupported,
 )
 from sagehen.services.s3.storage.files import Draft
+from sagehen.services.s3.storage.foreign_parts import SharedParts
 from sagehen.services.s3.storage.listing import fold
 from sagehen.services.s3.storage.records import (
     ALWAYS,
@@ -47,7 +48,7 @@ from sagehen.services.s3.storage.records import (
     WriteCondition,
 )
 from sagehen.services.s3.storage.store import CHUNK_BYTES, Copy
-from sagehen.services.s3.storage.uploads import Completion
+from sagehen.services.s3.storage.uploads import Completion, Uploads
 from sagehen.state.database import Database
 from sagehen.state.group_commit import GroupCommit
 
@@ -85,6 +86,9 @@ class ForeignObjectStore(Bookkeeping):
     ) -> None:
         super().__init__(database, root, clock, writes, keeping)
         self._remote = remote
+        if database.is_shared:
+            self._files = SharedParts(root, remote)
+            self.uploads = Uploads(database, self._writes, self._files, clock)
 
     def delete_bucket(self, name: str) -> None:
         if self.list_page(name, ListingQuery(limit=1)).objects:
@@ -151,15 +155,28 @@ class ForeignObjectStore(Bookkeeping):
     def complete(self, upload: Upload, completion: Completion) -> ObjectInfo:
         uploaded = self.uploads.parts(upload)
         joined = self.uploads.check(upload, uploaded, completion)
-        info = self._send(
-            upload.bucket,
-            upload.key,
-            self._bytes_of(joined.blobs),
-            upload.attributes,
-            completion.condition,
-        )
+        with self._joined(joined.blobs) as data:
+            info = self._send(
+                upload.bucket, upload.key, data, upload.attributes, completion.condition
+            )
         self.uploads.abort(upload)
         return info
+
+    @contextlib.contextmanager
+    def _joined(self, blobs: Sequence[Blob]) -> Iterator[Path | Iterator[bytes]]:
+        if not isinstance(self._files, SharedParts):
+            yield self._bytes_of(blobs)
+            return
+        # obstore cannot read while it writes what an iterator yields.
+        draft = self.draft()
+        try:
+            for blob in blobs:
+                for chunk in self._files.chunks(blob.blob_id):
+                    draft.write(chunk)
+            draft.settle()
+            yield draft.path
+        finally:
+            draft.discard()
 
     def completed(self, bucket: str, key: str, upload_id: str) -> ObjectInfo:
         # The remote does not record uploads.

@@ -1,6 +1,7 @@
 """Keeps the gateways' reports of calls to variants that start on demand; in memory only, as they
 are repeated."""
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -119,22 +120,24 @@ class _GatewayUse(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Use:
+    """The use of a variant; monotonic seconds."""
+
     peaks: _Peaks
     since: float
     last_used_at: float
     waiting: int = 0
     full_instances: int = 0
-    waiting_at: float = 0.0
+    waiting_at: float = -math.inf
     gateways: dict[str, _GatewayUse] = field(default_factory=dict)
 
     def reporting(self, now: float) -> Iterable[_GatewayUse]:
-        return (
-            report for report in self.gateways.values() if 0 <= now - report.at < SILENT_SECONDS
-        )
+        return (report for report in self.gateways.values() if now - report.at < SILENT_SECONDS)
 
 
 class CallDemand:
     """The use of all variants that start on demand; safe from any thread.
+
+    Its own times are monotonic: a step of the clock must not stop instances that are in use.
 
     Args:
         hint: wakes the reconcile loop.
@@ -146,7 +149,7 @@ class CallDemand:
         self.hint = hint
         self._clock = clock
         self._idle_seconds = idle_seconds
-        self._began_at = clock.now()
+        self._began_at = clock.monotonic()
         self._lock = threading.Lock()
         self._uses: dict[VariantName, _Use] = {}
         self._hinted_at: dict[VariantName, float] = {}
@@ -166,7 +169,7 @@ class CallDemand:
 
     def note_waiting(self, requests: StartRequests) -> None:
         """Notes calls that wait, and wakes the loop."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         with self._lock:
             for waiting in requests.waiting:
                 use = self._use((waiting.endpoint, waiting.variant), now)
@@ -175,7 +178,7 @@ class CallDemand:
                 use.last_used_at = now
             # Repeated messages need no look each: what else matters wakes the loop by itself.
             is_due = any(
-                not 0 <= now - self._hinted_at.get((each.endpoint, each.variant), 0) < HINT_SECONDS
+                now - self._hinted_at.get((each.endpoint, each.variant), -math.inf) >= HINT_SECONDS
                 for each in requests.waiting
             )
             if is_due:
@@ -187,7 +190,7 @@ class CallDemand:
         """Notes a gateway's counters, which it sends at most a second after each call."""
         if not self._followed:
             return
-        now = self._clock.now()
+        now = self._clock.monotonic()
         with self._lock:
             for name, report in self._sums(variants, now).items():
                 self._note(gateway, name, report, now)
@@ -220,7 +223,7 @@ class CallDemand:
 
     def of_endpoint(self, endpoint: str, variants: Iterable[str]) -> Mapping[str, VariantUse]:
         """Returns the use by variant name; of a variant never heard of, since this began."""
-        now = self._clock.now()
+        now = self._clock.monotonic()
         with self._lock:
             return {variant: self._describe((endpoint, variant), now) for variant in variants}
 
@@ -229,17 +232,18 @@ class CallDemand:
         return VariantUse(waiting=requests, last_used_at=self._clock.now(), peak=requests)
 
     def _describe(self, name: VariantName, now: float) -> VariantUse:
-        use = self._uses.get(name)
+        use, epoch = self._uses.get(name), self._clock.now() - now
         if use is None:
-            return VariantUse(last_used_at=self._began_at, since=self._began_at)
-        is_waiting = 0 <= now - use.waiting_at < WAITING_SECONDS
+            began_at = epoch + self._began_at
+            return VariantUse(last_used_at=began_at, since=began_at)
+        is_waiting = now - use.waiting_at < WAITING_SECONDS
         is_used = any(report.in_flight for report in use.reporting(now))
         return VariantUse(
             waiting=use.waiting if is_waiting else 0,
             full_instances=use.full_instances,
-            last_used_at=now if is_used else use.last_used_at,
+            last_used_at=epoch + (now if is_used else use.last_used_at),
             peak=use.peaks.highest(now),
-            since=use.since,
+            since=epoch + use.since,
         )
 
     def _use(self, name: VariantName, now: float) -> _Use:

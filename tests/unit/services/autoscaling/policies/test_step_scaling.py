@@ -80,3 +80,8 @@ def test_capacity_is_never_negative():
 @pytest.mark.parametrize(("kind", "expected"), [("Average", 12), ("Minimum", 11), ("Maximum", 13)])
 def test_datapoints_are_aggregated_as_the_policy_says(kind, expected):
     assert stepped(10, (0, 15, 30), *OUT, metric_aggregation_type=kind) == expected
+
+
+def test_an_average_of_values_whose_sum_is_too_large():
+    largest = 1.7e308
+    assert stepped(1, (largest, largest), (0, None, 2)) == 3

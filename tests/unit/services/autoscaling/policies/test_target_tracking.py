@@ -28,6 +28,7 @@ def tracked(capacity, values, target, bounds=(1, 100), comparison=HIGH, **policy
         pytest.param(3, 50.0000001, 50, 100, 4, id="at least one more"),
         pytest.param(0, 12, 5, 100, 1, id="nothing to multiply"),
         pytest.param(2, 1e300, 1e-300, 7, 7, id="an infinite need is the maximum"),
+        pytest.param(0, 1e300, 1e-300, 7, 1, id="nothing to multiply with infinity"),
     ],
 )
 def test_a_metric_above_its_target_adds_in_proportion(capacity, value, target, maximum, expected):

@@ -6,16 +6,17 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from sagehen.base.errors import Invalid
-from sagehen.services.autoscaling.schedules.cron import parse_cron
+from sagehen.services.autoscaling.schedules import cron
+from sagehen.services.autoscaling.schedules.cron import _in_zone, parse_cron
 
 NEW_YEAR = "2027-01-01T00:00"
 """a Friday"""
 
 
 def times(expression, count=3, after=NEW_YEAR, zone=UTC):
-    cron, moment = parse_cron(expression), datetime.fromisoformat(after).replace(tzinfo=UTC)
+    parsed, moment = parse_cron(expression), datetime.fromisoformat(after).replace(tzinfo=UTC)
     found, at = [], moment.timestamp()
-    while len(found) < count and (at := cron.next_after(at, zone)) is not None:
+    while len(found) < count and (at := parsed.next_after(at, zone)) is not None:
         found.append(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M}")
     return found
 
@@ -96,3 +97,16 @@ class TestSummerTime:
     def test_zones_far_from_utc_lose_no_day(self):
         daily = times("0 0 * * ? *", 2, NEW_YEAR, ZoneInfo("Pacific/Kiritimati"))
         assert daily == ["2027-01-01T10:00", "2027-01-02T10:00"]
+
+
+def test_only_times_that_may_come_are_converted(monkeypatch):
+    converted = []
+
+    def convert(*args):
+        converted.append(args)
+        return _in_zone(*args)
+
+    monkeypatch.setattr(cron, "_in_zone", convert)
+    found = times("* * * * ? *", 1, "2027-03-28T18:30", ZoneInfo("Europe/Berlin"))
+    assert found == ["2027-03-28T18:31"]
+    assert len(converted) <= 2

@@ -7,8 +7,15 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError
 
-from sagehen.services.monitoring.alarms import history, store, transitions
+from sagehen.services.monitoring.alarms import (
+    datapoints,
+    evaluation_pass,
+    history,
+    store,
+    transitions,
+)
 from sagehen.services.monitoring.alarms.composite import cascade
+from sagehen.services.monitoring.alarms.evaluation.evaluate import evaluate
 from sagehen.services.monitoring.alarms.transitions import NO_DATAPOINTS
 from sagehen.services.monitoring.cloudwatch import sample_reads
 from sagehen.state.leases import LeaseLost, acquire
@@ -326,6 +333,46 @@ def test_a_set_state_lasts_until_the_next_evaluation(alarms):
     assert alarms.state() == "ALARM"
     alarms.after_a_minute(1)
     assert alarms.state() == "OK"
+
+
+def test_an_alarm_whose_evaluation_fails_does_not_stop_the_others(alarms, caplog, monkeypatch):
+    def fail(definition, *args):
+        if definition["Threshold"] == 1:
+            raise ArithmeticError("a mistake")
+        return evaluate(definition, *args)
+
+    monkeypatch.setattr(evaluation_pass, "evaluate", fail)
+    alarms.put("a", Threshold=1.0)
+    alarms.put("b")
+    alarms.put_value(7)
+    alarms.evaluate()
+    assert "a mistake" in caplog.text
+    assert alarms.alarm("a")["EvaluationState"] == "EVALUATION_ERROR"
+    assert (alarms.state("a"), alarms.state("b")) == ("INSUFFICIENT_DATA", "ALARM")
+    monkeypatch.undo()
+    alarms.evaluate()
+    assert alarms.state("a") == "ALARM"
+
+
+def test_sums_that_are_too_large_are_no_datapoints(alarms):
+    total = {"Id": "total", "Expression": "SUM([m ^ 2.844, m ^ 2.844])"}
+    alarms.put("a", **MATH, Metrics=[metric("m", "m"), total])
+    alarms.put("b")
+    alarms.put_value(2.0**360)
+    alarms.evaluate()
+    assert (alarms.state("a"), alarms.state("b")) == ("INSUFFICIENT_DATA", "ALARM")
+
+
+def test_the_work_of_an_alarms_expressions_has_a_bound(alarms, monkeypatch):
+    monkeypatch.setattr(datapoints, "MAX_EXPRESSION_POINTS", 1000)
+    text = "+".join(["m"] * 400)
+    alarms.put("a", **MATH, Metrics=[metric("m", "m"), {"Id": "e", "Expression": text}])
+    alarms.put("b")
+    alarms.put_value(7)
+    alarms.put_value(7, minutes_ago=2)
+    alarms.evaluate()
+    assert alarms.alarm("a")["EvaluationState"] == "EVALUATION_ERROR"
+    assert alarms.state("b") == "ALARM"
 
 
 def test_an_alarm_that_cannot_be_evaluated_keeps_its_state(alarms, monkeypatch):

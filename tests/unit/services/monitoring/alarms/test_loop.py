@@ -2,6 +2,7 @@
 
 import pytest
 
+from sagehen.services.monitoring.alarms import store
 from sagehen.services.monitoring.alarms.evaluation_pass import OFFSET_SECONDS
 from sagehen.services.monitoring.alarms.loop import AlarmLoop
 from sagehen.state.leadership import Leadership
@@ -172,6 +173,24 @@ async def test_a_restart_knows_the_periods(alarms, loop):
     )
     await turn(alarms, restarted, 15)
     await turn(alarms, restarted, 31)
+    assert len(alarms.sent) == 1
+
+
+async def test_a_period_is_not_forgotten_after_an_error(alarms, loop, monkeypatch):
+    alarms.put("a", AlarmActions=[], TreatMissingData="ignore")
+    alarms.put("s", AlarmActions=[])
+    waits = {"ActionsSuppressorWaitPeriod": 20, "ActionsSuppressorExtensionPeriod": 0}
+    alarms.put_composite("c", "ALARM(a)", ActionsSuppressor="s", **waits)
+    alarms.set_state("a", "ALARM")
+
+    def fail(connection):
+        raise OSError("the disk is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "suppressed_by_period", fail)
+        with pytest.raises(OSError, match="away"):
+            await turn(alarms, loop, 15)
+    await turn(alarms, loop, 31)
     assert len(alarms.sent) == 1
 
 

@@ -1,5 +1,6 @@
 """The operations on alarms, as a client calls them."""
 
+import base64
 import json
 from datetime import UTC, datetime, timedelta
 
@@ -117,6 +118,7 @@ def test_putting_again_replaces_everything_but_the_state(alarms):
             "InvalidParameterValue",
             "PromQL",
         ),
+        ({"EvaluationInterval": 60}, "InvalidParameterValue", "PromQL"),
         (
             {"EvaluationWindow": {"WallClockWindow": {"Timezone": "UTC"}}},
             "InvalidParameterValue",
@@ -278,6 +280,14 @@ def test_setting_a_state(alarms):
     }
 
 
+def test_a_datapoint_that_is_too_large_is_none(alarms):
+    alarms.put(AlarmActions=[POLICY])
+    data = f'{{"recentDatapoints": [3, {"9" * 400}]}}'
+    alarms.set_state("a", "ALARM", StateReasonData=data)
+    ((trigger, _),) = alarms.invoked
+    assert trigger.values == (3.0,)
+
+
 def test_setting_the_same_state_only_gives_another_reason(alarms):
     alarms.put()
     alarms.set_state("a", "ALARM")
@@ -351,5 +361,6 @@ def test_pages_of_history(alarms):
     )
     assert len(ranged["AlarmHistoryItems"]) == 2
     assert len(alarms.DescribeAlarmHistory()["AlarmHistoryItems"]) == 6
-    for token in ("?", "W10=", "WyJhIl0="):
+    too_large = base64.urlsafe_b64encode(f"[{2**63}]".encode()).decode()
+    for token in ("?", "W10=", "WyJhIl0=", too_large):
         assert alarms.refuses("DescribeAlarmHistory", NextToken=token)[0] == "InvalidNextToken"

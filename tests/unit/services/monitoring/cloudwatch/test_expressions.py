@@ -1,10 +1,15 @@
 """Arithmetic over metrics."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
+from sagehen.services.monitoring.cloudwatch.expressions import evaluator
 from support.metric_queries import NOON, ask, expression, query, values
+
+BIG = 2.0**1023 + (2.0**1023 - 2.0**971)
+LATER = NOON + timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +214,65 @@ def test_a_long_chain_of_expressions(filled):
     assert "needs too many other expressions" in told[1]
 
 
-def test_arrays_of_arrays_have_a_bound(filled, monkeypatch):
-    from sagehen.services.monitoring.cloudwatch.expressions import evaluator
+def doubled(first, last, joined):
+    """Expressions each of which takes the one before many times."""
+    names = ["m1", *(f"e{number}" for number in range(first, last))]
+    return [
+        expression(name, joined.format(before=before), ReturnData=name == names[-1])
+        for before, name in pairwise(names)
+    ]
 
-    monkeypatch.setattr(evaluator, "MAX_POINTS", 20)
-    queries = [expression(f"e{number}", "METRICS()") for number in range(5)]
-    told = filled.refuses("GetMetricData", **ask(*queries, query()))
-    assert "more than 20 datapoints" in told[1]
+
+@pytest.mark.parametrize(
+    "queries",
+    [
+        doubled(0, 6, "[" + ",".join(["{before}"] * 400) + "]"),
+        doubled(0, 50, "+".join(["{before}"] * 400)),
+        doubled(0, 50, "+".join(["SUM([{before}])"] * 130)),
+        doubled(0, 50, "+".join(["FILL({before},LINEAR)"] * 90)),
+        doubled(0, 1, "SUM([" + ",".join(["1"] * 1000) + "])"),
+    ],
+    ids=["arrays", "operators", "functions", "fillings", "numbers"],
+)
+def test_the_work_of_expressions_has_a_bound(filled, monkeypatch, queries):
+    monkeypatch.setattr(evaluator, "MAX_POINTS", 10_000)
+    name = "none" if queries[0]["Expression"].startswith("[") else "m"
+    metric = query("m1", name, ReturnData=False)
+    code, message = filled.refuses("GetMetricData", **ask(metric, *queries, EndTime=LATER))
+    assert code == "ValidationError"
+    assert "more than 10,000 datapoints" in message
+
+
+def test_long_sums_are_not_nested(filled):
+    queries = [expression("e1", "+".join("a" * 1000)), query("a", ReturnData=False)]
+    answer = filled.GetMetricData(**ask(*queries))
+    assert values(answer)["e1"] == [0, 1000, 2000, 3000, 4000]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SUM([big, big]) + m1", [0, 1, 2, 3, 4]),
+        ("AVG([big, big]) + m1", [0, 1, 2, 3, 4]),
+        ("STDDEV([big, -big])", [BIG] * 5),
+        ("RUNNING_SUM(big)", [BIG]),
+        ("DIFF(IF(m1 > 1, big, -big))", [0, 0, 0]),
+        ("RATE(IF(m1 > 1, big, -big))", [0, 0, pytest.approx(0)]),
+        ("FILL(IF(m2, IF(m1 > 0, big, -big)), LINEAR)", [-BIG, 0, BIG]),
+        ("SUM(big) + m1", []),
+        ("FIRST(SORT([big, m1], SUM, ASC))", [0, 1, 2, 3, 4]),
+        ("SUM(SLICE([m1], MAX(RUNNING_SUM(big)) / MAX(big) - 1))", [0, 1, 2, 3, 4]),
+    ],
+)
+def test_results_that_are_too_large_are_left_out(filled, text, expected):
+    queries = [
+        expression("e1", text),
+        expression("big", "0 * m1 + 2 ^ 1023 + (2 ^ 1023 - 2 ^ 971)", ReturnData=False),
+        query("m1", ReturnData=False),
+        query("m2", "n", ReturnData=False),
+    ]
+    (result,) = filled.GetMetricData(**ask(*queries))["MetricDataResults"]
+    assert result["Values"] == expected
 
 
 def test_periods_of_ten_seconds(cloudwatch):

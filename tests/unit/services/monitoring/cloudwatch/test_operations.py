@@ -42,6 +42,12 @@ def test_values_of_a_time_of_their_own(cloudwatch):
     assert sum(count for count, *_ in seen(cloudwatch)) == 4
 
 
+def test_counts_beyond_the_integers_of_the_stored_form(cloudwatch):
+    data = [{"MetricName": "m", "Values": [1.0, 2.0], "Counts": [1e30, 2.5]}]
+    cloudwatch.PutMetricData(Namespace="Mine", MetricData=data)
+    assert seen(cloudwatch) == [(1e30, 1e30, 1, 2)]
+
+
 def test_all_or_none(cloudwatch):
     data = [DATUM, {"MetricName": "m", "Value": 1e300}]
     cloudwatch.refuses("PutMetricData", Namespace="Mine", MetricData=data)

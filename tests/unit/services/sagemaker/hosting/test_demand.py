@@ -11,7 +11,7 @@ from sagehen.services.sagemaker.hosting.demand import (
     StartRequests,
     WaitingCalls,
 )
-from support.clock import HandClock
+from support.clock import HandClock, SteppedClock
 
 IDLE = 300.0
 NAME = ("e", "v")
@@ -85,6 +85,24 @@ def test_a_long_request_is_use_while_its_gateway_lives(demand, clock):
     assert use(demand).last_used_at == clock.now()
     clock.seconds += 2
     assert use(demand).last_used_at == clock.now() - SILENT_SECONDS - 1
+
+
+@pytest.mark.parametrize("step", [3600, -3600])
+def test_a_step_of_the_clock_is_no_time_without_use(step):
+    clock = SteppedClock(1_000_000.0)
+    demand = CallDemand(clock, IDLE)
+    demand.follow({NAME: None})
+    clock.advance(100)
+    demand.note_report("1", [Report(1, CallsInFlight(1, 1))])
+    clock.jump(step)
+    assert use(demand).last_used_at == clock.now()
+    demand.note_report("1", [Report(1, CallsInFlight(0, 1))])
+    clock.advance(20)
+    clock.jump(step)
+    assert use(demand).last_used_at == clock.now() - 20
+    wait(demand)
+    clock.jump(step)
+    assert (use(demand).waiting, use(demand).since) == (1, clock.now() - 20)
 
 
 def test_the_reports_of_containers_add_up(demand, clock):

@@ -1,9 +1,9 @@
 """Re-evaluates composite alarms after their children changed, in the same transaction.
 
-A composite alarm whose rule leads back to it is not evaluated.
+Each is evaluated once, after its children. A composite alarm whose rule leads back to it is not
+evaluated.
 """
 
-from collections import deque
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from sagehen.services.monitoring.alarms import store
 from sagehen.services.monitoring.alarms.actions import AlarmActions
+from sagehen.services.monitoring.alarms.composite.order import evaluation_order
 from sagehen.services.monitoring.alarms.composite.rules import parse_rule
 from sagehen.services.monitoring.alarms.composite.suppression import (
     Suppressor,
@@ -23,6 +24,7 @@ from sagehen.services.monitoring.alarms.composite.suppression import (
 from sagehen.services.monitoring.alarms.evaluation.reasons import as_timestamp
 from sagehen.services.monitoring.alarms.messages import state_event
 from sagehen.services.monitoring.alarms.records import AlarmRecord, AlarmState
+from sagehen.services.monitoring.alarms.store import Parent
 from sagehen.services.monitoring.alarms.transitions import (
     NewState,
     change_state,
@@ -31,29 +33,39 @@ from sagehen.services.monitoring.alarms.transitions import (
 
 __all__ = ["cascade", "end_suppression_periods", "evaluate_rule", "set_composite_state"]
 
-MAX_EVALUATIONS = 10_000
-"""in one cascade, which alarms below each other through many ways would make long"""
-
 
 def cascade(
     connection: Connection, changed: Iterable[AlarmRecord], actions: AlarmActions, now: float
 ) -> None:
     """Evaluates what names the changed alarms, and what names that."""
-    pending = deque(changed)
-    for _ in range(MAX_EVALUATIONS):
-        if not pending:
-            return
-        child = pending.popleft()
-        for parent in store.parents_of(connection, [child.name]):
-            record = store.get(connection, parent.name, lock=True)
-            if record is None:
-                continue
-            if parent.is_suppressor:
-                _suppressor_changed(connection, record, child, actions, now)
-            elif not leads_to_itself(connection, record.name):
-                new = _evaluated_after(connection, record, child, actions, now)
-                if new.state is not record.state:
-                    pending.append(new)
+    changes = {record.name: record for record in changed}
+    above = _links_above(connection, changes)
+    children: dict[str, list[str]] = {}
+    for parent in above:
+        if not parent.is_suppressor:
+            children.setdefault(parent.name, []).append(parent.child)
+    for name in evaluation_order(children):
+        child = next((changes[child] for child in children[name] if child in changes), None)
+        record = store.get(connection, name, lock=True) if child is not None else None
+        if child is not None and record is not None:
+            new = _evaluated_after(connection, record, child, actions, now)
+            if new.state is not record.state:
+                changes[name] = new
+    for parent in above:
+        if parent.is_suppressor and parent.child in changes:
+            _suppressor_changed(connection, parent.name, changes[parent.child], actions, now)
+
+
+def _links_above(connection: Connection, names: Iterable[str]) -> list[Parent]:
+    """Returns the links from composite alarms to any of `names` and, through rules, on upwards."""
+    links: list[Parent] = []
+    new = seen = set(names)
+    while new:
+        found = store.parents_of(connection, new)
+        links += found
+        new = {parent.name for parent in found if not parent.is_suppressor} - seen
+        seen = seen | new
+    return links
 
 
 def evaluate_rule(
@@ -99,13 +111,15 @@ def end_suppression_periods(connection: Connection, actions: AlarmActions, now: 
 
 
 def leads_to_itself(connection: Connection, name: str) -> bool:
+    if all(parent.is_suppressor for parent in store.parents_of(connection, [name])):
+        return False  # Most are named by none.
     seen: set[str] = set()
-    found = store.children_of_all(connection, {name})
-    while found - seen:
-        if name in found:
+    new = store.children_of_all(connection, {name})
+    while new:
+        if name in new:
             return True
-        seen |= found
-        found = store.children_of_all(connection, found)
+        seen |= new
+        new = store.children_of_all(connection, new) - seen
     return False
 
 
@@ -158,14 +172,13 @@ def _suppressor(connection: Connection, record: AlarmRecord) -> Suppressor | Non
 
 
 def _suppressor_changed(
-    connection: Connection,
-    record: AlarmRecord,
-    child: AlarmRecord,
-    actions: AlarmActions,
-    now: float,
+    connection: Connection, name: str, child: AlarmRecord, actions: AlarmActions, now: float
 ) -> None:
+    record = store.get(connection, name, lock=True)
+    if record is None or record.suppressed_by is None:
+        return
     suppressor = _suppressor(connection, record)
-    if record.suppressed_by is None or suppressor is None:
+    if suppressor is None:
         return
     is_in_alarm = child.state is AlarmState.ALARM
     suppression = after_suppressor(record, suppressor._replace(is_in_alarm=is_in_alarm), now)

@@ -34,14 +34,39 @@ from sagehen.services.monitoring.cloudwatch.queries import Query
 
 __all__ = ["Evaluator", "Grid", "check_expressions"]
 
-MAX_POINTS = 1_000_000
-"""in all results of a request's expressions"""
+MAX_POINTS = 3_000_000
+"""that the operators and functions of a request take: a second or two"""
 
 _INSIGHTS = re.compile(r"\s*select\s+\w+\s*\(", re.IGNORECASE)
 """start of a Metrics Insights query; a query's own Id may be `select`"""
 
 Grid = Callable[[int], Sequence[int]]
 """returns the seconds at which periods of a length begin"""
+
+
+class _Work:
+    """Bounds time and memory: operators repeat, and arrays of arrays multiply."""
+
+    def __init__(self, max_points: int) -> None:
+        self._max_points = max_points
+        self._points = 0
+
+    def spend(self, points: int) -> None:
+        """Raises ExpressionError over the bound."""
+        self._points += points
+        if self._points > self._max_points:
+            raise ExpressionError(
+                f"the expressions work on more than {self._max_points:,} datapoints. Increase "
+                "Period, ask for a shorter time, or leave functions out"
+            )
+
+    def take(self, value: Value) -> Value:
+        """Counts an operand or argument."""
+        if isinstance(value, list):
+            self.spend(len(value) + sum(len(series.points) for series in value))
+        else:
+            self.spend(len(value.points) if isinstance(value, TimeSeries) else 1)
+        return value
 
 
 class Evaluator:
@@ -52,14 +77,18 @@ class Evaluator:
         queries: Sequence[Query],
         read: Callable[[Query], Points],
         grid: Grid,
+        max_points: int | None = None,
     ) -> None:
-        """`read` returns the points of a metric."""
+        """Args:
+        read: returns the points of a metric.
+        max_points: that operators and functions may take; None for MAX_POINTS.
+        """
         self._queries = {query.id: query for query in queries}
         self._read = read
         self._grid = grid
         self._values: dict[str, Value] = {}
         self._under_way: set[str] = set()
-        self._points = 0
+        self._work = _Work(MAX_POINTS if max_points is None else max_points)
 
     def series(self, query: Query) -> list[TimeSeries]:
         """Returns the query's time series: several if its expression is an array.
@@ -103,28 +132,17 @@ class Evaluator:
                 "queries of Metrics Insights (SELECT) are not implemented by Sagehen; ask for each "
                 "metric by MetricStat, and add them up by an expression such as SUM(METRICS())",
             )
-        scope = FunctionScope(self._grid, query.period, self._metrics)
+        scope = FunctionScope(self._grid, query.period, self._metrics, self._work.spend)
+        named = partial(self._value, asking_id=query.id)
         try:
-            value = _Evaluation(query, scope, partial(self._value, asking_id=query.id)).of(
-                parse(expression)
-            )
+            value = _Evaluation(query, scope, named, self._work).of(parse(expression))
             if isinstance(value, str):
                 raise ExpressionError(f"its result is the text '{value[:64]}'")
         except ExpressionError as error:
             raise expression_error(query.id, error) from None
         except RecursionError:
             raise expression_error(query.id, "it needs too many other expressions") from None
-        self._count(query, value)
         return value
-
-    def _count(self, query: Query, value: Value) -> None:
-        """Bounds the memory: arrays of arrays multiply."""
-        if isinstance(value, list):
-            self._points += sum(len(series.points) for series in value)
-        if self._points > MAX_POINTS:
-            raise expression_error(
-                query.id, f"the expressions have more than {MAX_POINTS:,} datapoints"
-            )
 
     def _metrics(self) -> list[tuple[str, TimeSeries]]:
         found = []
@@ -139,10 +157,13 @@ class Evaluator:
 class _Evaluation:
     """Evaluates one expression."""
 
-    def __init__(self, query: Query, scope: FunctionScope, named: Callable[[str], Value]) -> None:
+    def __init__(
+        self, query: Query, scope: FunctionScope, named: Callable[[str], Value], work: _Work
+    ) -> None:
         self._query = query
         self._scope = scope
         self._named = named
+        self._work = work
 
     def of(self, node: Node) -> Value:
         match node:
@@ -154,13 +175,26 @@ class _Evaluation:
                 # Options such as REPEAT are in upper case, Ids begin with a lowercase letter.
                 return name if name[0].isupper() else self._named(name)
             case Negation(operand):
-                return negate(self.of(operand))
-            case Binary(symbol, left, right):
-                return combine(symbol, self.of(left), self.of(right))
+                return negate(self._work.take(self.of(operand)))
+            case Binary():
+                return self._binary(node)
             case Array(elements):
                 return self._array(elements)
             case Call(function, arguments):
                 return self._call(function, arguments)
+
+    def _binary(self, node: Binary) -> Value:
+        # A loop: long sums are deep on the left.
+        chain: list[Binary] = []
+        left: Node = node
+        while isinstance(left, Binary):
+            chain.append(left)
+            left = left.left
+        value = self.of(left)
+        for operation in reversed(chain):
+            right = self.of(operation.right)
+            value = combine(operation.operator, self._work.take(value), self._work.take(right))
+        return value
 
     def _array(self, elements: Sequence[Node]) -> list[TimeSeries]:
         array: list[TimeSeries] = []
@@ -169,9 +203,11 @@ class _Evaluation:
             if isinstance(value, str):
                 raise ExpressionError("an array has time series, and no text")
             if isinstance(value, list):
+                self._work.spend(len(value))
                 array += value
             elif isinstance(value, float):
                 grid = self._scope.grid(self._query.period)
+                self._work.spend(len(grid))
                 array.append(TimeSeries("", dict.fromkeys(grid, value), self._query.period))
             else:
                 array.append(value)
@@ -190,7 +226,12 @@ class _Evaluation:
             raise ExpressionError(
                 f"{name} takes {expected} argument{'s' * (most > 1)}, not {len(arguments)}"
             )
-        return function(self._scope, [self.of(argument) for argument in arguments])
+        result = function(
+            self._scope, [self._work.take(self.of(argument)) for argument in arguments]
+        )
+        if isinstance(result, list):
+            self._work.spend(len(result))
+        return result
 
 
 def check_expressions(queries: Sequence[Query]) -> None:

@@ -6,6 +6,7 @@ is applied to each element of an array.
 
 import math
 import statistics
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -18,6 +19,7 @@ from sagehen.services.monitoring.cloudwatch.expressions.values import (
     TimeSeries,
     Value,
     finite,
+    known,
     map_points,
     number_of,
 )
@@ -34,6 +36,8 @@ class FunctionScope(NamedTuple):
     """of the query that is evaluated, in seconds"""
     metrics: Callable[[], Sequence[tuple[str, TimeSeries]]]
     """the request's metrics with the Ids of their queries"""
+    spend: Callable[[int], None]
+    """counts datapoints that a function is about to make; raises ExpressionError over the bound"""
 
 
 Arguments = Sequence[Value]
@@ -61,14 +65,16 @@ def _aggregate(act: Callable[[Sequence[float], int], float]) -> Function:
             return value
         if isinstance(value, TimeSeries):
             values = list(value.points.values())
-            return act(values, len(values)) if values else math.nan
+            return number_of(finite(act, values, len(values))) if values else math.nan
         series = _array(value)
         by_second: dict[int, list[float]] = {}
         for element in series:
             for second, number in element.points.items():
                 by_second.setdefault(second, []).append(number)
-        points = {second: act(by_second[second], len(series)) for second in sorted(by_second)}
-        return _model(series)._replace(points=points)
+        results = {
+            second: finite(act, by_second[second], len(series)) for second in sorted(by_second)
+        }
+        return _model(series)._replace(points=known(results))
 
     return aggregate
 
@@ -95,13 +101,13 @@ def _steps(act: Callable[[float, int], float]) -> Function:
     """`act` takes the difference to the point before, and the seconds between."""
 
     def steps(series: TimeSeries) -> TimeSeries:
-        points = {
-            second: act(number - last_number, second - last_second)
+        results = {
+            second: finite(act, number - last_number, second - last_second)
             for (last_second, last_number), (second, number) in pairwise(
                 sorted(series.points.items())
             )
         }
-        return series._replace(points=points)
+        return series._replace(points=known(results))
 
     return _each(steps)
 
@@ -121,7 +127,8 @@ def _running_sum(series: TimeSeries) -> TimeSeries:
     total = 0.0
     for second, number in sorted(series.points.items()):
         total += number
-        points[second] = total
+        if math.isfinite(total):
+            points[second] = total
     return series._replace(points=points)
 
 
@@ -134,6 +141,7 @@ def _fill(scope: FunctionScope, arguments: Arguments) -> Value:
 
 def _filled(scope: FunctionScope, series: TimeSeries, filling: Value) -> TimeSeries:
     grid = scope.grid(series.period)
+    scope.spend(len(grid))
     points = dict(series.points)
     if isinstance(filling, (float, TimeSeries)):
         for second in grid:
@@ -154,11 +162,13 @@ def _filled(scope: FunctionScope, series: TimeSeries, filling: Value) -> TimeSer
 
 
 def _fill_lines(points: Points, grid: Sequence[int]) -> None:
-    real = sorted(points.items())
-    for (start, low), (end, high) in pairwise(real):
-        for second in grid:
-            if start < second < end:
-                points[second] = low + (high - low) * (second - start) / (end - start)
+    real = sorted(points)
+    for second in grid:
+        after = bisect_left(real, second)
+        if 0 < after < len(real) and second != real[after]:
+            start, end = real[after - 1], real[after]
+            share = (second - start) / (end - start)
+            points[second] = points[start] * (1 - share) + points[end] * share
 
 
 def _if(_: FunctionScope, arguments: Arguments) -> Value:
@@ -185,11 +195,14 @@ def _sort(_: FunctionScope, arguments: Arguments) -> Value:
         raise ExpressionError("SORT takes AVG, MIN, MAX or SUM, then ASC or DESC")
     # Series without points come last in either order.
     full = [one for one in series if one.points]
-    ordered = sorted(
-        full, key=lambda one: _KEYS[key](list(one.points.values())), reverse=order == "DESC"
-    )
+    ordered = sorted(full, key=lambda one: _key(key, one), reverse=order == "DESC")
     ordered += [one for one in series if not one.points]
     return ordered[: _count(arguments[3])] if len(arguments) > 3 else ordered
+
+
+def _key(key: str, series: TimeSeries) -> float:
+    result = finite(_KEYS[key], list(series.points.values()))
+    return math.inf if result is None else result
 
 
 def _slice(_: FunctionScope, arguments: Arguments) -> Value:
@@ -218,7 +231,9 @@ def _time_series(scope: FunctionScope, arguments: Arguments) -> Value:
     (number,) = arguments
     if not isinstance(number, float):
         raise ExpressionError("TIME_SERIES takes a number")
-    points = {} if math.isnan(number) else dict.fromkeys(scope.grid(scope.period), number)
+    grid = scope.grid(scope.period)
+    scope.spend(len(grid))
+    points = {} if math.isnan(number) else dict.fromkeys(grid, number)
     return TimeSeries("", points, scope.period)
 
 
@@ -252,7 +267,7 @@ def _text(value: Value, function: str) -> str:
 
 
 def _count(value: Value) -> int:
-    if not isinstance(value, float) or value != value or value < 0 or value != int(value):
+    if not isinstance(value, float) or not value.is_integer() or value < 0:
         raise ExpressionError("a position is a whole number from 0")
     return int(value)
 

@@ -1,8 +1,8 @@
 """The values of expressions: numbers, time series and arrays of time series; and their errors."""
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from sagehen.services.monitoring.cloudwatch.errors import refused
 from sagehen.wire.errors import AwsError
@@ -14,6 +14,7 @@ __all__ = [
     "Value",
     "expression_error",
     "finite",
+    "known",
     "map_points",
     "number_of",
 ]
@@ -41,10 +42,10 @@ def expression_error(query_id: str, reason: object) -> AwsError:
     return refused(f"Error in expression '{query_id}': {reason}.")
 
 
-def finite(act: Callable[..., float], *numbers: float) -> float | None:
+def finite(act: Callable[..., float], *arguments: Any) -> float | None:
     """Returns None where the result is no number, as of x / 0."""
     try:
-        result = act(*numbers)
+        result = act(*arguments)
     except (ArithmeticError, ValueError):
         return None
     # A negative number's power may be complex.
@@ -58,5 +59,9 @@ def number_of(result: float | None) -> float:
 def map_points(series: TimeSeries, act: Callable[[float], float]) -> TimeSeries:
     """Leaves out results that are no numbers."""
     results = {second: finite(act, value) for second, value in series.points.items()}
-    points = {second: value for second, value in results.items() if value is not None}
-    return series._replace(points=points)
+    return series._replace(points=known(results))
+
+
+def known(results: Mapping[int, float | None]) -> Points:
+    """Leaves out results that are no numbers."""
+    return {second: result for second, result in results.items() if result is not None}

@@ -55,6 +55,10 @@ class Claimed:
     settled: bool = False
     """Nothing to do until something is committed."""
 
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.to_send or self.to_end or any(self.abandoned.values()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
@@ -79,7 +83,6 @@ class Claims:
     check: Callable[[Connection], None] = lambda connection: None
 
     def __call__(self, connection: Connection) -> Claimed:
-        self.check(connection)
         if self.fresh:
             async_leases.reclaim(connection, math.inf, MAX_RECLAIMED_AT_ONCE)
         claimed = Claimed(at=self.now, cancelled=async_leases.cancellations(connection))
@@ -93,6 +96,9 @@ class Claims:
             if queue != EndpointQueue(endpoint_name=queue.endpoint_name):
                 self._end_abandoned(connection, queue, claimed)
         self._lease(connection, queues, claimed)
+        if self.fresh or claimed.has_changes:
+            # Else nothing was written; the check is a write, which would wake all loops.
+            self.check(connection)
         return claimed
 
     def _end_due(self, connection: Connection, claimed: Claimed) -> None:

@@ -6,6 +6,7 @@ The loop asks the agent after that.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import msgspec
 from sqlalchemy import Connection
@@ -24,6 +25,11 @@ from sagehen.services.sagemaker.hosting import (
 )
 from sagehen.services.sagemaker.hosting.demand import CallDemand, VariantUse
 from sagehen.services.sagemaker.hosting.events import endpoint_event
+from sagehen.services.sagemaker.hosting.reconciler.columns import (
+    instance_columns,
+    leaving_columns,
+)
+from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
 from sagehen.services.sagemaker.hosting.reconciler.on_demand import Room
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
     EndpointStep,
@@ -142,6 +148,8 @@ class InstanceRequests:
     stop: tuple[str, ...]
     stores: tuple[StoreRequest, ...] = ()
     """all stores of offline results that are needed"""
+    warm_images: tuple[str, ...] = ()
+    """of all containers that calls may start"""
     wake_at: float | None
     idle_at: float | None = None
     """when an instance that calls have started may be stopped"""
@@ -160,8 +168,11 @@ class EndpointPass:
         new_id: Callable[[], str],
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
+        draining: Draining | None = None,
         cluster: ClusterNodes | None = None,
     ) -> None:
+        self._draining = draining or Draining()
+        self._called: frozenset[str] = frozenset()
         self._cluster = cluster
         self._leads = False
         self._on_routes = on_routes
@@ -199,13 +210,18 @@ class EndpointPass:
             self._routes.read_again()
         self._leads = True
         rows = self._rows = self._read()
+        columns = {**instance_columns(self._routes.routes), **self._routes.leaving}
+        self._called = self._draining.called(columns)
         if self._on_demand is not None:
             self._room = self._on_demand.room(rows)
-        planned = {name: self._plan(name, rows, reports, now) for name in rows.names}
+        names = rows.names
+        planned = {name: self._plan(name, rows, reports, now) for name in names}
         # Before the rows: clients may invoke as soon as they read `InService`, and dead addresses
         # must go first.
         self._publish(rows_after(rows, planned), reports, now)
-        steps = [self._step(name, planned[name], reports, now) for name in rows.names]
+        steps = [self._step(name, planned[name], reports, now) for name in names]
+        for name, step in zip(names, steps, strict=True):
+            self._draining.note(name, step.draining, step.cut_off)
         self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
         if any(step.writes for step in steps):
             rows = self._read()
@@ -227,6 +243,7 @@ class EndpointPass:
             start=start,
             stop=tuple(instance_id for instance_id in stop if settle[instance_id] is None),
             stores=requested_stores(rows.endpoints.values()),
+            warm_images=_warm_images(rows.endpoints.values()),
             wake_at=min((at for at in times if at is not None), default=None),
             idle_at=min(idle, default=None),
             settled=not (start or stop) and _at_rest(rows),
@@ -247,11 +264,18 @@ class EndpointPass:
         if reports is None and self._cluster is not None:
             return  # rows do not say on which node an instance is
         before = self._routes.routes
+        all_instances = chain.from_iterable(rows.instances.values())
+        leaving = leaving_columns(all_instances, before, self._routes.leaving)
         routes = build_routes(
-            rows.endpoints.values(), rows.instances, reports, before, self._stores
+            rows.endpoints.values(),
+            rows.instances,
+            reports,
+            before,
+            self._stores,
+            reserved=chain.from_iterable(leaving.values()),
         )
         nodes = self._cluster.routes() if self._cluster is not None else None
-        if self._routes.publish(routes, nodes=nodes):
+        if self._routes.publish(routes, leaving=leaving, nodes=nodes):
             self._departures.note(before, routes, now)
             self._on_routes()
 
@@ -274,6 +298,8 @@ class EndpointPass:
             reports=reports,
             retries=self._retries,
             busy=self._busy,
+            called=self._called,
+            drain_seconds=self._draining.seconds,
             leaving=self._cluster.leaving() if self._cluster is not None else frozenset(),
             stores=self._stores,
             uses=self._on_demand.uses(endpoint, self._rows) if self._on_demand else {},
@@ -302,6 +328,20 @@ class EndpointPass:
         self._room = replace(self._room, free_instances=self._room.free_instances - len(step.added))
         _log_step(name, step, endpoint)
         return step
+
+
+def _warm_images(endpoints: Iterable[EndpointRecord]) -> tuple[str, ...]:
+    """Not of endpoints that are created: their first instance proves that the model starts, and
+    would share the processors with a fork server."""
+    images = {
+        container.image
+        for endpoint in endpoints
+        if endpoint.current is not None and endpoint.status is not EndpointStatus.DELETING
+        for variant in endpoint.current.all_variants
+        if variant.starts_on_demand
+        for container in variant.containers
+    }
+    return tuple(sorted(images))
 
 
 def _at_rest(rows: EndpointRows) -> bool:

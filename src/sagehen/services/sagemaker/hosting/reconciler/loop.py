@@ -17,6 +17,7 @@ from sagehen.frame.container_specs import (
 )
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
+from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
     ClusterNodes,
     EndpointPass,
@@ -72,6 +73,7 @@ class EndpointLoop(LeasedLoop):
         busy: Callable[[], frozenset[str]] = frozenset,
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
+        draining: Draining | None = None,
         cluster: ClusterNodes | None = None,
     ) -> None:
         """Args:
@@ -90,6 +92,7 @@ class EndpointLoop(LeasedLoop):
             lambda: new_instance_id(chosen),
             on_routes,
             on_demand,
+            draining,
             cluster,
         )
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -104,9 +107,11 @@ class EndpointLoop(LeasedLoop):
         self._stores.require(requests.stores, stores)
         self._wake_at(requests.idle_at)
         await self._instances.request(requests.start, requests.stop)
+        is_told = await self._instances.keep_warm(requests.warm_images)
         if requests.wake_at is not None:
             return max(0.0, requests.wake_at - self._clock.now())
-        return None if requests.settled and reports is not None else LONGEST_REST_SECONDS
+        is_settled = requests.settled and reports is not None and is_told
+        return None if is_settled else LONGEST_REST_SECONDS
 
     def _wake_at(self, idle_at: float | None) -> None:
         """Sets a timer, so that the loop need not look each second until an instance is idle."""

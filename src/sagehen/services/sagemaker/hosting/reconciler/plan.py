@@ -29,12 +29,23 @@ from sagehen.services.sagemaker.hosting.records import (
 )
 from sagehen.services.sagemaker.offline_results.stores import NO_STORES, StoreStates
 
-__all__ = ["DRAIN_SECONDS", "EndpointStep", "Facts", "Reports", "Retry", "leftovers", "plan"]
+__all__ = [
+    "DRAIN_LOOK_SECONDS",
+    "DRAIN_SECONDS",
+    "EndpointStep",
+    "Facts",
+    "Reports",
+    "Retry",
+    "leftovers",
+    "plan",
+]
 
 DRAIN_SECONDS = 1.0
 """seconds between leaving the routes and being stopped; gateways read the routes every 50 ms"""
 DELETED_DRAIN_SECONDS = 0.25
 """the same for a deleted endpoint: late requests fail anyway, and the name is free sooner"""
+DRAIN_LOOK_SECONDS = 0.5
+"""between looks at the requests of an instance that leaves"""
 
 Reports = Mapping[str, InstanceReport]
 
@@ -63,6 +74,10 @@ class Facts:
     """By id: instances that failed in service."""
     busy: frozenset[str] = frozenset()
     """Ids of instances with asynchronous requests, which may take an hour."""
+    called: frozenset[str] = frozenset()
+    """Ids of instances with requests of gateways."""
+    drain_seconds: float = 0.0
+    """The longest time that an instance goes on for these after it has left the routes."""
     leaving: frozenset[str] = frozenset()
     """Ids of instances on machines that are drained: others replace them first."""
     stores: StoreStates = NO_STORES
@@ -85,6 +100,10 @@ class EndpointStep:
     start: tuple[InstanceSpec, ...] = ()
     """Asking the agent twice is harmless."""
     stop: tuple[str, ...] = ()
+    draining: frozenset[str] = frozenset()
+    """Instances that have left and still have requests of gateways."""
+    cut_off: frozenset[str] = frozenset()
+    """Those of `stop` that still have requests of gateways, as their time is over."""
     retries: Mapping[str, Retry] = field(default_factory=dict)
     """Replaces `Facts.retries`."""
     running: tuple[RunningChange, ...] = ()
@@ -112,7 +131,7 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
     followed = _follow(endpoint, active, facts)
     endpoint = followed.endpoint if followed else None
     desired = desired_variants(endpoint)
-    surplus = _surplus(active, desired, facts.busy, facts.leaving)
+    surplus = _surplus(active, desired, facts)
     stop_at = facts.now + _drain_seconds(endpoint)
     after = tuple(
         _retired(instance, stop_at, facts.now) if instance.instance_id in surplus else instance
@@ -123,6 +142,8 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
     dropped = _dropped(after, facts.reports)
     after = tuple(instance for instance in after if instance.instance_id not in dropped) + added
     retries = _retries(after, endpoint, facts)
+    draining = _draining(after, facts, endpoint)
+    stop = _to_stop(after, facts, draining | facts.busy if _stays(endpoint) else frozenset())
     gone = endpoint is not None and endpoint.status is EndpointStatus.DELETING and not after
     return EndpointStep(
         endpoint=None if gone or endpoint == facts.endpoint else endpoint,
@@ -131,10 +152,12 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
         changed=_changed(facts.instances, after),
         dropped=dropped,
         start=_to_start(after, facts, retries),
-        stop=_to_stop(after, facts, endpoint),
+        stop=stop,
+        draining=draining,
+        cut_off=facts.called.intersection(stop) if _stays(endpoint) else frozenset(),
         retries=retries,
         running=followed.changes if followed else (),
-        wake_at=_wake_at(after, retries, facts.now),
+        wake_at=_wake_at(after, retries, facts.now, bool(draining)),
         idle_at=followed.wake_at if followed else None,
     )
 
@@ -177,11 +200,11 @@ def _with_report(instance: InstanceRecord, reports: Reports | None) -> InstanceR
 def _surplus(
     active: tuple[InstanceRecord, ...],
     desired: Mapping[VariantKey, VariantPlan],
-    busy: frozenset[str],
-    leaving: frozenset[str],
+    facts: Facts,
 ) -> set[str]:
-    """Returns the ids of excess instances; those in service are kept first, then busy ones. Those
-    that leave are kept until as many others are in service."""
+    """Returns the ids of excess instances; those in service are kept first, then busy ones, then
+    those with requests. Those that leave are kept until as many others are in service."""
+    leaving = facts.leaving
     groups: defaultdict[VariantKey, list[InstanceRecord]] = defaultdict(list)
     for instance in active:
         groups[variant_key(instance)].append(instance)
@@ -190,7 +213,8 @@ def _surplus(
         group.sort(
             key=lambda instance: (
                 instance.state is not InstanceState.IN_SERVICE,
-                instance.instance_id not in busy,
+                instance.instance_id not in facts.busy,
+                instance.instance_id not in facts.called,
                 instance.instance_id,
             )
         )
@@ -204,8 +228,12 @@ def _surplus(
 
 
 def _drain_seconds(endpoint: EndpointRecord | None) -> float:
-    stays = endpoint is not None and endpoint.status is not EndpointStatus.DELETING
-    return DRAIN_SECONDS if stays else DELETED_DRAIN_SECONDS
+    return DRAIN_SECONDS if _stays(endpoint) else DELETED_DRAIN_SECONDS
+
+
+def _stays(endpoint: EndpointRecord | None) -> bool:
+    """Nobody waits for the requests of a deleted endpoint."""
+    return endpoint is not None and endpoint.status is not EndpointStatus.DELETING
 
 
 def _retired(instance: InstanceRecord, stop_at: float, now: float) -> InstanceRecord:
@@ -311,19 +339,33 @@ def _to_start(
 
 
 def _to_stop(
-    instances: tuple[InstanceRecord, ...], facts: Facts, endpoint: EndpointRecord | None
+    instances: tuple[InstanceRecord, ...], facts: Facts, busy: frozenset[str]
 ) -> tuple[str, ...]:
     if facts.reports is None:
         return ()
-    stays = endpoint is not None and endpoint.status is not EndpointStatus.DELETING
     return tuple(
         instance.instance_id
         for instance in instances
         if instance.stop_at is not None
         and _is_past(instance.stop_at, facts.now)
         and instance.state is not InstanceState.STOPPING
-        # Nobody waits for the requests of a deleted endpoint.
-        and not (stays and instance.instance_id in facts.busy)
+        and instance.instance_id not in busy
+    )
+
+
+def _draining(
+    instances: tuple[InstanceRecord, ...], facts: Facts, endpoint: EndpointRecord | None
+) -> frozenset[str]:
+    """Returns the instances that leave, and go on for the requests of gateways."""
+    if not _stays(endpoint):
+        return frozenset()
+    return frozenset(
+        instance.instance_id
+        for instance in instances
+        if instance.stop_at is not None
+        and instance.instance_id in facts.called
+        and instance.state is not InstanceState.STOPPING
+        and facts.now < instance.stop_at + facts.drain_seconds
     )
 
 
@@ -333,7 +375,10 @@ def _is_past(stop_at: float, now: float) -> bool:
 
 
 def _wake_at(
-    instances: tuple[InstanceRecord, ...], retries: Mapping[str, Retry], now: float
+    instances: tuple[InstanceRecord, ...],
+    retries: Mapping[str, Retry],
+    now: float,
+    is_draining: bool,
 ) -> float | None:
     failed = {
         instance.instance_id for instance in instances if instance.state is InstanceState.FAILED
@@ -344,4 +389,6 @@ def _wake_at(
         if instance.stop_at is not None and instance.stop_at > now
     ]
     times += [retry.at for instance_id, retry in retries.items() if instance_id in failed]
+    if is_draining:
+        times.append(now + DRAIN_LOOK_SECONDS)
     return min(times, default=None)

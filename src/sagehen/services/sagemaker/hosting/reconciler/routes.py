@@ -1,12 +1,8 @@
-"""Builds the gateways' route table from the records and writes it to disk.
-
-Each routed instance gets a column of the gateways' shared in-flight table; if its containers are
-invoked directly, each of them gets one.
-"""
+"""Builds the gateways' route table from the records and writes it to disk."""
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,10 +11,8 @@ from msgspec.structs import replace
 from sagehen.frame.container_specs import InstanceReport, InstanceState
 from sagehen.frame.routes import (
     DEFAULT_SLOTS,
-    INFLIGHT_COLUMNS,
     ContainerAddress,
     ContainerRoute,
-    ExecutionMode,
     InstanceRoute,
     NodeRoute,
     OnDemandRoute,
@@ -26,6 +20,7 @@ from sagehen.frame.routes import (
     RouteTable,
     VariantRoute,
 )
+from sagehen.services.sagemaker.hosting.reconciler.columns import routed_instances, with_columns
 from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_DRAIN_SECONDS, Reports
 from sagehen.services.sagemaker.hosting.records import (
     SERVING,
@@ -39,99 +34,11 @@ __all__ = [
     "Departures",
     "InstanceAddresses",
     "RouteFile",
-    "assign_columns",
     "build_routes",
-    "columns_of",
     "routed_ids",
-    "with_columns",
 ]
 
 log = logging.getLogger(__name__)
-
-
-def assign_columns(keys: Iterable[str], before: Mapping[str, int]) -> dict[str, int]:
-    """Assign a column to each of `keys`, as long as there are free ones.
-
-    Args:
-        before: the columns in force, which are kept.
-    """
-    keys = list(dict.fromkeys(keys))
-    columns = {key: before[key] for key in keys if key in before}
-    taken = set(columns.values())
-    free = (column for column in range(INFLIGHT_COLUMNS) if column not in taken)
-    columns.update(zip((key for key in keys if key not in columns), free, strict=False))
-    return columns
-
-
-def columns_of(routes: Mapping[str, Route]) -> dict[str, int]:
-    return {
-        key: column
-        for route in routes.values()
-        for key, column in _columns(route)
-        if column is not None
-    }
-
-
-def with_columns(routes: Mapping[str, Route], before: Mapping[str, Route]) -> dict[str, Route]:
-    keys = sorted(key for route in routes.values() for key, _ in _columns(route))
-    columns = assign_columns(keys, columns_of(before))
-    return {name: _with_columns(route, columns) for name, route in routes.items()}
-
-
-def _columns(route: Route) -> Iterator[tuple[str, int | None]]:
-    for variant in route.all_variants:
-        if variant.on_demand is not None and variant.on_demand.max_concurrency is not None:
-            yield _variant_key(route, variant), variant.on_demand.inflight_column
-        for instance in variant.instances:
-            keys = _keys(variant, instance)
-            if keys:
-                yield from zip(
-                    keys, (own.inflight_column for own in instance.containers), strict=True
-                )
-            else:
-                yield instance.instance_id, instance.inflight_column
-
-
-def _variant_key(route: Route, variant: VariantRoute) -> str:
-    # No instance's id has a slash before its container's hostname.
-    return f"/{route.endpoint_name}/{variant.name}"
-
-
-def _keys(variant: VariantRoute, instance: InstanceRoute) -> list[str]:
-    if variant.mode is not ExecutionMode.DIRECT:
-        return []
-    return [f"{instance.instance_id}/{container.hostname}" for container in variant.containers]
-
-
-def _with_columns(route: Route, columns: Mapping[str, int]) -> Route:
-    def assign(variant: VariantRoute) -> VariantRoute:
-        instances = tuple(
-            _with_column(instance, _keys(variant, instance), columns)
-            for instance in variant.instances
-        )
-        on_demand = variant.on_demand
-        if on_demand is not None and on_demand.max_concurrency is not None:
-            column = columns.get(_variant_key(route, variant))
-            on_demand = replace(on_demand, inflight_column=column)
-        return replace(variant, instances=instances, on_demand=on_demand)
-
-    return replace(
-        route,
-        variants=tuple(map(assign, route.variants)),
-        shadow=None if route.shadow is None else assign(route.shadow),
-    )
-
-
-def _with_column(
-    instance: InstanceRoute, keys: list[str], columns: Mapping[str, int]
-) -> InstanceRoute:
-    if not keys:
-        return replace(instance, inflight_column=columns.get(instance.instance_id))
-    containers = tuple(
-        replace(container, inflight_column=columns.get(key))
-        for key, container in zip(keys, instance.containers, strict=True)
-    )
-    return replace(instance, inflight_column=None, containers=containers)
 
 
 class InstanceAddresses:
@@ -197,20 +104,22 @@ def build_routes(
     reports: Reports | None,
     before: Mapping[str, Route],
     stores: StoreStates = NO_STORES,
+    reserved: Iterable[int] = (),
 ) -> dict[str, Route]:
     """Builds the route of each endpoint that serves, even without instances.
 
     Args:
         reports: None while the agent is away: then the records count.
         before: the table in force, whose columns are kept.
+        reserved: columns of instances that leave.
     """
-    addresses = InstanceAddresses(reports, _routed(before))
+    addresses = InstanceAddresses(reports, routed_instances(before))
     routes = {
         endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), addresses, stores)
         for endpoint in endpoints
         if endpoint.status in SERVING and endpoint.current is not None
     }
-    return with_columns(routes, before)
+    return with_columns(routes, before, reserved)
 
 
 def _route(
@@ -274,13 +183,7 @@ def _containers(variant: VariantPlan) -> tuple[ContainerRoute, ...]:
 
 
 def routed_ids(routes: Mapping[str, Route]) -> set[str]:
-    return {instance.instance_id for instance in _routed(routes)}
-
-
-def _routed(routes: Mapping[str, Route]) -> Iterator[InstanceRoute]:
-    for route in routes.values():
-        for variant in route.all_variants:
-            yield from variant.instances
+    return {instance.instance_id for instance in routed_instances(routes)}
 
 
 class Departures:
@@ -322,6 +225,10 @@ class RouteFile:
     def routes(self) -> dict[str, Route]:
         return self._published.routes if self._published else {}
 
+    @property
+    def leaving(self) -> dict[str, tuple[int, ...]]:
+        return self._published.leaving if self._published else {}
+
     def read_again(self) -> None:
         """Goes on from what another control has sent here meanwhile."""
         self._published = _read(self._path)
@@ -330,24 +237,27 @@ class RouteFile:
         self,
         routes: dict[str, Route],
         leader: str | None = None,
+        leaving: Mapping[str, tuple[int, ...]] | None = None,
         nodes: Mapping[str, NodeRoute] | None = None,
     ) -> bool:
         """Replace the table atomically; returns False if nothing changed.
 
         Args:
             leader: the other control that works on the endpoints, if any.
+            leaving: as in RouteTable.
             nodes: all machines of a cluster.
         """
         before = self._published
-        by_id = dict(nodes or {})
-        if before is not None and (before.routes, before.leader, before.nodes) == (
-            routes,
-            leader,
-            by_id,
-        ):
-            return False
         version = before.version + 1 if before else 1
-        table = RouteTable(routes=routes, version=version, leader=leader, nodes=by_id)
+        table = RouteTable(
+            routes=routes,
+            version=version,
+            leader=leader,
+            leaving=dict(leaving or {}),
+            nodes=dict(nodes or {}),
+        )
+        if before is not None and table == replace(before, version=version):
+            return False
         temporary = self._path.with_name(self._path.name + ".new")
         temporary.write_bytes(msgspec.json.encode(table))
         os.replace(temporary, self._path)

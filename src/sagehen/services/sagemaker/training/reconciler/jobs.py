@@ -152,15 +152,15 @@ class JobPass:
         return self._requests(running, view, now, more)
 
     def leftovers(self, view: AgentView) -> AttemptRequests:
-        """Returns requests to delete attempts without a job.
+        """Returns requests to delete all attempts of this control's agent.
 
-        Safe without the lease: its holder gave these up, and attempts are in rows before an agent
-        has them.
+        Another control leads, and runs their jobs on its own agent: even an attempt that it has not
+        given up, which it has never seen there.
         """
         with self._database.read() as connection:
             running = training_jobs.active(connection)
         newest = frozenset(job.attempt_id for job in running)
-        return AttemptRequests(delete=tuple(view.reported - newest), newest=newest)
+        return AttemptRequests(delete=tuple(view.reported), newest=newest)
 
     def shift_clock(self, jump: ClockJump) -> None:
         """Keeps waiting times unchanged when the clock was set.

@@ -1,8 +1,10 @@
 """Composite alarms follow their children; cycles, deletion and suppression."""
 
 import json
+from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import event
 
 from sagehen.services.monitoring.alarms import store
 from sagehen.services.monitoring.alarms.composite.cascade import end_suppression_periods
@@ -69,8 +71,7 @@ def test_a_composite_alarm_follows_its_children(alarms):
         f"Successfully executed action {TOPIC}",
         "Alarm updated from ALARM to OK",
     ]
-    event = alarms.events[-1]
-    assert event.detail["configuration"] == {
+    assert alarms.events[-1].detail["configuration"] == {
         "alarmRule": "ALARM(a) AND NOT ALARM(b)",
         "description": "both",
     }
@@ -138,6 +139,70 @@ def test_a_cycle_is_not_evaluated_until_it_is_broken(alarms):
     alarms.put_composite("c", "FALSE")
     alarms.DeleteAlarms(AlarmNames=["d"])
     alarms.DeleteAlarms(AlarmNames=["c"])
+
+
+def test_what_is_above_a_cycle_is_evaluated(alarms):
+    alarms.put_composite("c", "ALARM(a)")
+    alarms.put_composite("d", "ALARM(c)")
+    alarms.put_composite("c", "ALARM(d) OR ALARM(a)")
+    alarms.put_composite("e", "ALARM(d) OR ALARM(a)")
+    alarms.set_state("a", "ALARM")
+    assert [alarms.state(name) for name in "cde"] == ["OK", "OK", "ALARM"]
+
+
+def test_an_alarm_is_evaluated_after_all_its_children(alarms):
+    """In between, `c` would have been in ALARM."""
+    alarms.put_composite("d", "ALARM(a)")
+    alarms.put_composite("c", "ALARM(a) AND NOT ALARM(d)")
+    alarms.set_state("a", "ALARM")
+    assert [alarms.state(name) for name in "cd"] == ["OK", "ALARM"]
+    assert alarms.history("c")[-1] == "Alarm updated from INSUFFICIENT_DATA to OK"
+
+
+@contextmanager
+def counted_statements(alarms):
+    statements = []
+
+    def count(*args):
+        statements.append(args[2])
+
+    event.listen(alarms.database.engine, "before_cursor_execute", count)
+    yield statements
+    event.remove(alarms.database.engine, "before_cursor_execute", count)
+
+
+def statements_of_levels(alarms, letter, depth):
+    """Of making alarms that name each other, two on each level, and of a change at the bottom."""
+    x, y = f"x{letter}", f"y{letter}"
+    with counted_statements(alarms) as making:
+        for level in range(depth):
+            rule = f"ALARM({x}{level - 1}) OR ALARM({y}{level - 1})" if level else "ALARM(a)"
+            for name in (x, y):
+                alarms.put_composite(f"{name}{level}", rule, AlarmActions=[])
+    with counted_statements(alarms) as changing:
+        alarms.set_state("a", "ALARM")
+    assert alarms.state(f"{x}{depth - 1}") == "ALARM"
+    for level in reversed(range(depth)):
+        for name in (x, y):
+            alarms.DeleteAlarms(AlarmNames=[f"{name}{level}"])
+    alarms.set_state("a", "OK")
+    return len(making), len(changing)
+
+
+def test_the_work_is_in_proportion_to_the_alarms(alarms):
+    few = statements_of_levels(alarms, "s", 5)
+    many = statements_of_levels(alarms, "l", 20)
+    assert many[0] < 5 * few[0]
+    assert many[1] < 5 * few[1]
+
+
+def test_any_reason_data_of_a_composite_alarm(alarms):
+    alarms.put_composite("c", "ALARM(a)")
+    for number, data in enumerate(
+        ['{"triggeringAlarms": 5}', '{"triggeringAlarms": [{"arn": "x", "state": "ALARM"}]}']
+    ):
+        alarms.set_state("c", ("ALARM", "OK")[number], StateReasonData=data)
+    assert json.loads(alarms.sent[0].message)["TriggeringChildren"] == []
 
 
 def test_an_alarm_that_names_itself(alarms):

@@ -16,13 +16,15 @@ from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
 from sagehen.services.sagemaker.hosting.demand import CallDemand, StartRequests, WaitingCalls
+from sagehen.services.sagemaker.hosting.reconciler.columns import columns_of
+from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile, routed_ids
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state.database import Database
 from sagehen.state.leases import Lease, LeaseLost
 from support.clock import HandClock
-from support.fleet import counted_ids, deployment, endpoint, instance, report, serverless
+from support.fleet import NAME, counted_ids, deployment, endpoint, instance, report, serverless
 
 NOW = 100.0
 IN_SERVICE = InstanceState.IN_SERVICE
@@ -64,8 +66,12 @@ def add(database, record, *rows) -> None:
             instances.insert(connection, row)
 
 
+def table(home) -> RouteTable:
+    return msgspec.json.decode(home.routes.read_bytes(), type=RouteTable)
+
+
 def routed(home) -> set[str]:
-    return routed_ids(msgspec.json.decode(home.routes.read_bytes(), type=RouteTable).routes)
+    return routed_ids(table(home).routes)
 
 
 def test_a_new_instance_is_a_row_before_it_is_asked_for(database, make_pass) -> None:
@@ -107,6 +113,73 @@ def test_nothing_is_stopped_while_gateways_may_send_to_it(database, home, make_p
 
     assert first.stop == ()
     assert later.stop == ("i1",)
+
+
+def test_an_instance_that_leaves_ends_its_requests_first(database, home, lease) -> None:
+    """Also where control restarts meanwhile, and others come and go."""
+    requests = {0: 1}
+    draining = Draining(540.0, lambda column: requests.get(column, 0))
+
+    def take(now: float, reported, control: EndpointPass):
+        return control.run({key: report(key, IN_SERVICE) for key in reported}, now)
+
+    def make() -> EndpointPass:
+        new_id = counted_ids("new")
+        return EndpointPass(database, RouteFile(home.routes), lease, new_id, draining=draining)
+
+    add(database, endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 2)))
+    for name in ("i1", "i2"):
+        with database.write() as connection:
+            instances.insert(connection, instance(name, "d1", IN_SERVICE))
+    control = make()
+    take(NOW, ("i1", "i2"), control)
+    assert columns_of(table(home).routes) == {"i1": 0, "i2": 1}
+    updated = deployment("d2", 1)
+    with database.write() as connection:
+        record = endpoints.get_for_update(connection, NAME)
+        changed = msgspec.structs.replace(record, status=EndpointStatus.UPDATING, target=updated)
+        endpoints.update(connection, changed)
+    (spec,) = take(NOW, ("i1", "i2"), control).start
+    new = spec.instance_id
+    take(NOW, ("i1", "i2", new), control)
+    assert table(home).leaving == {"i1": (0,), "i2": (1,)}
+    assert columns_of(table(home).routes) == {new: 2}
+
+    control = make()
+    first = take(NOW + 2, ("i1", "i2", new), control)
+    assert first.stop == ("i2",)
+    later = take(NOW + 60, ("i1", new), control)
+    assert (later.stop, later.settled) == ((), False)
+    assert later.wake_at is not None
+    assert table(home).leaving == {"i1": (0,)}
+    requests.clear()
+    assert take(NOW + 61, ("i1", new), control).stop == ("i1",)
+    take(NOW + 62, (new,), control)
+    assert table(home).leaving == {}
+    assert draining.hits == 0
+
+
+def test_an_instance_that_goes_on_for_too_long_is_stopped_and_counted(
+    database, home, lease, caplog
+) -> None:
+    draining = Draining(5.0, lambda column: 1)
+    control = EndpointPass(
+        database, RouteFile(home.routes), lease, counted_ids(), draining=draining
+    )
+    two = endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 2))
+    add(database, two, I1, instance("i2", "d1", IN_SERVICE))
+    reports = ALL_WELL | {"i2": report("i2", IN_SERVICE)}
+    control.run(reports, NOW)
+    with database.write() as connection:
+        endpoints.update(connection, SERVING)
+    control.run(reports, NOW)
+
+    assert control.run(reports, NOW + 5.9).stop == ()
+    assert control.run(reports, NOW + 6).stop == ("i2",)
+    assert control.run(reports, NOW + 7).stop == ("i2",)
+    assert draining.hits == 1
+    (record,) = [one for one in caplog.records if getattr(one, "action", "") == "drain_cut_off"]
+    assert (record.instance, record.endpoint) == ("i2", NAME)
 
 
 def test_a_lost_lease_writes_nothing(database, lease, make_pass) -> None:
@@ -273,3 +346,27 @@ def test_what_gateways_are_told_of_it(database, home, calls, take) -> None:
     assert on_demand is not None
     assert (on_demand.max_concurrency, on_demand.provisioned_concurrency) == (5, 2)
     assert on_demand.inflight_column == 0
+
+
+def test_images_of_what_calls_start_are_kept_warm(database, calls, take) -> None:
+    assert take({}).warm_images == ()
+    add(database, endpoint(EndpointStatus.IN_SERVICE, current=serverless()))
+    add(
+        database,
+        endpoint(EndpointStatus.IN_SERVICE, name="Other", current=serverless(identity="d2")),
+    )
+    (container,) = serverless().variants[0].containers
+    assert take({}).warm_images == (container.image,)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        SERVING,
+        endpoint(EndpointStatus.CREATING, target=serverless()),
+        endpoint(EndpointStatus.DELETING, current=serverless()),
+    ],
+)
+def test_no_image_is_of_other_endpoints(database, calls, take, record) -> None:
+    add(database, record)
+    assert take({}).warm_images == ()

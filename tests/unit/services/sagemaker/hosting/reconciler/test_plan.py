@@ -9,6 +9,7 @@ from sagehen.base.retry import LONGEST_BACKOFF_SECONDS
 from sagehen.frame.container_specs import InstanceState
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
     DELETED_DRAIN_SECONDS,
+    DRAIN_LOOK_SECONDS,
     DRAIN_SECONDS,
     EndpointStep,
     Facts,
@@ -21,6 +22,7 @@ from support.fleet import counted_ids, deployment, endpoint, instance, report
 
 NOW = 100.0
 SOON = NOW + DRAIN_SECONDS
+DRAIN = 540.0
 STARTING, IN_SERVICE = InstanceState.STARTING, InstanceState.IN_SERVICE
 STOPPING, FAILED = InstanceState.STOPPING, InstanceState.FAILED
 ONE, TWO, OTHER = deployment("d1", 1), deployment("d1", 2), deployment("d2", 1)
@@ -46,6 +48,7 @@ class Case:
     instances: tuple[tuple[InstanceRecord, InstanceState | None], ...] = ()
     retries: dict[str, Retry] = field(default_factory=dict)
     busy: frozenset[str] = frozenset()
+    called: frozenset[str] = frozenset()
     agent_away: bool = False
     status: EndpointStatus | None = None
     reason: str | None = None
@@ -56,6 +59,8 @@ class Case:
     dropped: tuple[str, ...] = ()
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
+    cut_off: frozenset[str] = frozenset()
+    draining: frozenset[str] = frozenset()
     stop_at: dict[str, float] = field(default_factory=dict)
     wake_at: float | None = None
 
@@ -153,6 +158,18 @@ CASES = [
          stop_at=NOW + 3600), IN_SERVICE)), stop=("i2",), wake_at=NOW + 3600),
     Case("leaving: the agent stops it", SERVING, (SERVES, (instance("i2", "d0", STOPPING,
          stop_at=NOW), STOPPING))),
+    Case("leaving: has requests", SERVING, (SERVES, (instance("i2", "d0", IN_SERVICE,
+         stop_at=NOW - DRAIN + 1), IN_SERVICE)), called=frozenset({"i1", "i2"}),
+         draining=frozenset({"i2"}), wake_at=NOW + DRAIN_LOOK_SECONDS),
+    Case("leaving: has requests, and its time is over", SERVING, (SERVES, (instance("i2", "d0",
+         IN_SERVICE, stop_at=NOW - DRAIN), IN_SERVICE)), called=frozenset({"i1", "i2"}),
+         stop=("i2",), cut_off=frozenset({"i2"})),
+    Case("leaving: has requests, and stops already", SERVING, (SERVES, (instance("i2", "d0",
+         STOPPING, stop_at=NOW - 9), STOPPING)), called=frozenset({"i2"})),
+    Case("fewer: the one without requests leaves", SERVING, (SERVES, SERVES_TOO),
+         called=frozenset({"i2"}), stop_at={"i1": SOON}, wake_at=SOON),
+    Case("deleting: nobody waits for requests", endpoint(EndpointStatus.DELETING, current=ONE),
+         ((LEAVING, IN_SERVICE),), called=frozenset({"i1"}), stop=("i1",)),
     Case("leaving: gone", SERVING, (SERVES, (instance("i2", "d0", STOPPING, stop_at=NOW), None)),
          dropped=("i2",)),
     Case("shadow, creating: has instances of its own", endpoint(EndpointStatus.CREATING,
@@ -204,6 +221,8 @@ def take(case: Case) -> EndpointStep:
         reports=None if case.agent_away else reports,
         retries=case.retries,
         busy=case.busy,
+        called=case.called,
+        drain_seconds=DRAIN,
         now=NOW,
     )
     return make_plan(facts, counted_ids())
@@ -218,6 +237,8 @@ def test_next_step(case: Case) -> None:
     assert set(step.dropped) == set(case.dropped)
     assert {spec.instance_id for spec in step.start} == set(case.start)
     assert set(step.stop) == set(case.stop)
+    assert step.cut_off == case.cut_off
+    assert step.draining == case.draining
     newly = {one.instance_id: one.stop_at for one in step.changed if one.stop_at is not None}
     assert {key: at for key, at in newly.items() if at >= NOW} == case.stop_at
     assert step.wake_at == case.wake_at

@@ -14,12 +14,12 @@ from sagehen.frame.routes import (
     Route,
     RouteTable,
 )
+from sagehen.services.sagemaker.hosting.reconciler.columns import columns_of
 from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_DRAIN_SECONDS
 from sagehen.services.sagemaker.hosting.reconciler.routes import (
     Departures,
     RouteFile,
     build_routes,
-    columns_of,
     routed_ids,
 )
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
