@@ -3,7 +3,9 @@
 import json
 import signal
 
+import boto3
 import pytest
+from botocore.config import Config
 
 from support.cli import run_command
 from support.cluster import ROOM, cluster_status, node_maker
@@ -57,6 +59,25 @@ def routed_nodes(head):
     ], table["nodes"]
 
 
+def invoke(head, url, endpoint):
+    """The statuses of as many requests as surely go to all instances."""
+    keys = head.env
+    client = boto3.client(
+        "sagemaker-runtime",
+        endpoint_url=url,
+        aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
+        region_name="us-east-1",
+        config=Config(retries={"max_attempts": 0}),
+    )
+    return {
+        client.invoke_endpoint(EndpointName=endpoint, Body=b"[1]", ContentType="application/json")[
+            "ResponseMetadata"
+        ]["HTTPStatusCode"]
+        for _ in range(30)
+    }
+
+
 def test_instances_move_from_a_node_that_is_killed(head, nodes, deploy, wait_until):
     endpoint = deploy.endpoint("killed", InitialInstanceCount=3)
     assert endpoint["EndpointStatus"] == "InService"
@@ -73,6 +94,9 @@ def test_instances_move_from_a_node_that_is_killed(head, nodes, deploy, wait_unt
         pid for node in status.values() for pid in node["pids"]
     }
     assert [node["head"] for node in status.values()].count(True) == 1
+    # Each node's gateways serve the instances of all.
+    for url in (head.url, f"http://{nodes[1].addresses['gateway']}"):
+        assert invoke(head, url, "killed") == {200}
 
     nodes[0].kill()
     wait_until(lambda: instances(head)["node-2"] == set())
@@ -81,6 +105,7 @@ def test_instances_move_from_a_node_that_is_killed(head, nodes, deploy, wait_unt
     assert not cluster_status(head)["node-2"]["pids"]
     assert set.union(*after.values()) == set.union(*before.values()), "under their ids"
     assert sorted(map(len, after.values())) == [0, 1, 2]
+    assert invoke(head, head.url, "killed") == {200}
     deploy.sagemaker.delete_endpoint(EndpointName="killed")
     wait_until(lambda: not any(instances(head).values()))
 
