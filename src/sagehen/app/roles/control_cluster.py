@@ -58,7 +58,9 @@ class ClusterParts:
         self.nodes = ClusterNodes(
             routes=lambda: self.fleet.node_routes, leaving=lambda: self.fleet.leaving
         )
-        self.paths = NodePaths(database, self.fleet, SYSTEM)
+        self.paths = NodePaths(
+            database, self.fleet, lambda record, epoch: self._client(record, lambda: epoch)
+        )
 
     def _make_ray(self, start: Start) -> RaySource | None:
         if start.settings.cluster == "state":
@@ -73,8 +75,11 @@ class ClusterParts:
         return [self._loop.run()]
 
     def _connect(self, record: NodeRecord) -> NodeClient:
+        return self._client(record, self._leading_epoch)
+
+    def _client(self, record: NodeRecord, epoch: Callable[[], int]) -> NodeClient:
         tls = Tls(self._context, server_name(record.node_id))
-        return NodeClient(record.agent_address, tls, self._leading_epoch, SYSTEM)
+        return NodeClient(record.agent_address, tls, epoch, SYSTEM)
 
     def _leading_epoch(self) -> int:
         epoch = self._epoch()
