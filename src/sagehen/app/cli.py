@@ -43,8 +43,8 @@ HostOption = Annotated[
 ClusterOption = Annotated[
     str | None,
     typer.Option(
-        help="The cluster to belong to: `state` is that of the servers that share the state. None "
-        "by default."
+        help="The cluster to belong to: the address of a Ray cluster, `local:3` for a small one on "
+        "this machine, or `state` for the servers that share the state. None by default."
     ),
 ]
 

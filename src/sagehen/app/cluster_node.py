@@ -6,9 +6,11 @@ by closing its standard input or with SIGTERM. It dies with its starter.
 
 import argparse
 import asyncio
+import contextlib
 import io
 import os
 import pickle
+import select
 import signal
 import sys
 from contextlib import ExitStack
@@ -23,12 +25,14 @@ from sagehen.app.supervisor import Supervisor
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import NodeCertificate
 from sagehen.base.credentials import Credentials, write_secret
-from sagehen.base.home import keeping_private, locked, prepare_home
-from sagehen.base.pickled_settings import unpickle_settings
+from sagehen.base.home import Home, keeping_private, locked, prepare_home
+from sagehen.base.pickled_settings import unpickle_settings, with_values
 from sagehen.base.processes import die_with_parent
 from sagehen.gateway.routing.inflight import create_inflight_table
 
 __all__ = ["NodeStart"]
+
+PREDECESSOR_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +44,9 @@ class NodeStart:
     keys: Credentials
     token: str
     settings: bytes
-    """pickled; those of the cluster but for home, host and ports"""
+    """pickled; those of the cluster, with the node's own host"""
+    objects: Path | None = None
+    """the folder of objects, where all nodes are on one machine"""
 
 
 def main() -> None:
@@ -55,8 +61,9 @@ def main() -> None:
 
 
 async def _run(start: NodeStart, folder: Path, host: str) -> None:
-    settings = unpickle_settings(io.BytesIO(start.settings))
-    home = prepare_home(folder)
+    plain = with_values(start.settings, home=folder)
+    settings = unpickle_settings(io.BytesIO(plain))
+    home = _prepare(start, Home(folder))
     with keeping_private() as umask, locked(home), ExitStack() as stack:
         take_keys(home, start.keys, start.token)
         home.cluster.mkdir(mode=0o700, exist_ok=True)
@@ -68,6 +75,29 @@ async def _run(start: NodeStart, folder: Path, host: str) -> None:
         roles = (*make_gateways(home, listeners, node), make_agent(node))
         supervisor = Supervisor(roles, settings, dict(os.environ), SYSTEM, umask)
         await _until_ended(supervisor, node.addresses)
+
+
+def _prepare(start: NodeStart, home: Home) -> Home:
+    _end_predecessor(home)
+    if start.objects is not None and not home.objects.exists():
+        home.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        home.objects.symlink_to(start.objects)
+    return prepare_home(home.path)
+
+
+def _end_predecessor(home: Home) -> None:
+    """Ends a node's processes of which Ray knows no more: its node there died alone."""
+    try:
+        pid = int(home.lock.read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return
+    if b"sagehen.app.cluster_node" in command and os.fsencode(home.path) in command:
+        with contextlib.suppress(OSError):
+            descriptor = os.pidfd_open(pid)
+            os.kill(pid, signal.SIGKILL)
+            select.select([descriptor], [], [], PREDECESSOR_SECONDS)
+            os.close(descriptor)
 
 
 async def _until_ended(supervisor: Supervisor, addresses: NodeAddresses) -> None:

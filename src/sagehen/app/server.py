@@ -23,6 +23,7 @@ from sagehen.base.address import client_url, reachable_urls
 from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.credentials import Credentials, load_credentials, make_credentials, make_token
 from sagehen.base.errors import Unavailable
+from sagehen.base.extras import require_library
 from sagehen.base.home import Home, keeping_private, locked, prepare_home
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import partition_of
@@ -92,7 +93,7 @@ async def running_server(
         url = client_url(settings.host, port)
         create_inflight_table(home.inflight_table, len(listeners))
         control = Role("control", forewarned=True)
-        roles = (*make_gateways(home, listeners, node), control, make_agent(node))
+        roles = (*make_gateways(home, listeners, node), control, *_ray(settings), make_agent(node))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
         partition = await asyncio.to_thread(choose_partition, settings)
         process_settings = settings.model_copy(update={**chosen, "partition": partition})
@@ -153,6 +154,14 @@ def _node_of(settings: Settings, home: Home, port: int) -> AbstractContextManage
         return nullcontext()
     join_as_server(settings, home)
     return prepare_node(home, own_host(settings), port)
+
+
+def _ray(settings: Settings) -> list[Role]:
+    """The process that speaks with Ray, where the cluster is one of Ray's."""
+    if settings.cluster in (None, "state"):
+        return []
+    require_library("ray", "Ray", "ray")
+    return [Role("ray")]
 
 
 def make_agent(node: NodeSetup | None) -> Role:

@@ -23,7 +23,7 @@ from sagehen.frame.container_specs import (
     InstanceState,
 )
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
-from sagehen.frame.nodes import RunningSpecs
+from sagehen.frame.nodes import Resources, RunningSpecs
 from sagehen.frame.routes import NodeRoute
 from sagehen.placement.assignments import Assignments
 from sagehen.placement.choice import Workload
@@ -127,6 +127,14 @@ class Fleet(NodeQuestions):
         return {
             node.node_id: NodeRoute(peer_address=node.record.peer_address) for node in self.nodes
         }
+
+    def reservations(self) -> list[tuple[str, Resources, str]]:
+        """Returns what runs or waits, what it needs, and its node; empty while it waits."""
+        assignments = self._assignments
+        return [
+            (key, workload.resources, assignments.node_of(key) or "")
+            for key, workload in assignments.workloads.items()
+        ]
 
     @property
     def leaving(self) -> frozenset[str]:

@@ -1,32 +1,43 @@
 """The own paths of a cluster: its nodes, and draining one."""
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from starlette.routing import Route
 
-from sagehen.base.clock import Clock
+from sagehen.agent.messages import InstanceList
 from sagehen.base.concurrency import in_thread
-from sagehen.base.errors import NotFound
+from sagehen.base.errors import NotFound, SagehenError
 from sagehen.frame.container_specs import InstanceOwner
+from sagehen.frame.job_specs import JobList
 from sagehen.frame.nodes import NodeDescription
 from sagehen.frame.own_paths.routes import OwnPathRequest, own_route
 from sagehen.placement import store
 from sagehen.placement.fleet import Fleet
 from sagehen.placement.node_loop import NODES_CHANGED
 from sagehen.placement.records import NodeRecord
-from sagehen.placement.watched_node import WatchedNode
+from sagehen.placement.watched_node import NodeAgent
 from sagehen.state.database import Database, notify
 
 __all__ = ["NodePaths"]
+
+ANSWER_SECONDS = 2.0
 
 
 class NodePaths:
     """`GET /_sagehen/cluster`, and `PUT /_sagehen/cluster/nodes/{id}/drain` or `…/serve`."""
 
-    def __init__(self, database: Database, fleet: Fleet, clock: Clock) -> None:
+    def __init__(
+        self,
+        database: Database,
+        fleet: Fleet,
+        connect: Callable[[NodeRecord, int], NodeAgent],
+    ) -> None:
+        """`connect` makes the client of a node's agent, for a control that does not lead."""
         self._database = database
         self._fleet = fleet
-        self._clock = clock
+        self._connect = connect
         self.routes: list[Route] = [
             own_route("/_sagehen/cluster", {"GET": self.status}),
             own_route(
@@ -42,14 +53,23 @@ class NodePaths:
     async def status(self, request: OwnPathRequest) -> dict[str, Any]:
         """Describes all known nodes; those that do not answer have no processes."""
         records = await in_thread(self._read)
-        descriptions = await self._fleet.descriptions()
+        epoch = max((record.epoch for record in records), default=0)
+        views = await asyncio.gather(*(self._look(record, epoch) for record in records))
+        return {"nodes": [_describe(*each) for each in zip(records, views, strict=True)]}
+
+    async def _look(self, record: NodeRecord, epoch: int) -> "_View | None":
+        """Asks a node; None where it does not answer. The leader knows which nodes are lost."""
         watched = {node.node_id: node for node in self._fleet.nodes}
-        return {
-            "nodes": [
-                _describe(record, watched.get(record.node_id), descriptions.get(record.node_id))
-                for record in records
-            ]
-        }
+        agent = self._connect(record, epoch)
+        try:
+            if watched and not watched[record.node_id].is_alive:
+                return None
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return _View(await agent.describe(), await agent.instances(), await agent.jobs())
+        except (SagehenError, TimeoutError, KeyError):
+            return None
+        finally:
+            agent.close()
 
     def _read(self) -> list[NodeRecord]:
         with self._database.read() as connection:
@@ -66,26 +86,32 @@ class NodePaths:
         return {"id": node_id, "draining": is_draining}
 
 
-def _describe(
-    record: NodeRecord, node: WatchedNode | None, description: NodeDescription | None
-) -> dict[str, Any]:
-    reports = node.instances.values() if node is not None and node.is_alive else ()
-    jobs = node.jobs.values() if node is not None and node.is_alive else ()
+class _View(NamedTuple):
+    """What a node says of itself."""
+
+    description: NodeDescription
+    instances: InstanceList
+    jobs: JobList
+
+
+def _describe(record: NodeRecord, view: _View | None) -> dict[str, Any]:
+    reports = view.instances.instances if view is not None else ()
+    jobs = view.jobs.jobs if view is not None else ()
     return {
         "id": record.node_id,
         "address": record.gateway_address,
         "head": record.has_control,
-        "state": _state(record, node),
+        "state": _state(record, view),
         "instances": sorted(report.instance_id for report in reports),
         "transform_instances": sum(
             report.owner is InstanceOwner.TRANSFORM_JOB for report in reports
         ),
         "jobs": sorted(job.attempt_id for job in jobs if job.outcome is None),
-        "pids": list(description.pids) if description is not None else [],
+        "pids": list(view.description.pids) if view is not None else [],
     }
 
 
-def _state(record: NodeRecord, node: WatchedNode | None) -> str:
-    if node is None or not node.is_alive:
+def _state(record: NodeRecord, view: _View | None) -> str:
+    if view is None:
         return "lost"
     return "draining" if record.is_draining else "ready"

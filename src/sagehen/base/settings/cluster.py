@@ -12,9 +12,11 @@ class ClusterSettings(Section):
 
     cluster: str | None = Field(
         None,
-        pattern=r"^state$",
-        description="The cluster that this server belongs to: `state` is that of the servers that "
-        "share the state. Also `--cluster`. Default: this machine alone.",
+        pattern=r"^(state|local:[1-9][0-9]?|auto|[^:\s]+:[0-9]+)$",
+        description="The cluster that this server belongs to: the address of a Ray cluster as "
+        "`host:port` (`auto`: the one that this machine is in), `local:3` for a small one of three "
+        "nodes on this machine, or `state` for the servers that share the state, without Ray. Also "
+        "`--cluster`. Default: this machine alone.",
     )
     cluster_token: str | None = Field(
         None,
@@ -29,8 +31,8 @@ class ClusterSettings(Section):
     cluster_cpus: float | None = Field(
         None,
         gt=0,
-        description="vCPUs of this machine for instances and jobs of the cluster; default: those "
-        "of the server.",
+        description="vCPUs of this machine for instances and jobs of the cluster `state`; default: "
+        "all. In a Ray cluster, Ray's own count.",
     )
     cluster_memory_gib: float | None = Field(
         None, gt=0, description="The same for memory; default: all that the machine has."
