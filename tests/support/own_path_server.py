@@ -55,7 +55,7 @@ class Sample:
     endpoint: str = NAME
     variant: str = "a"
     instance: str = "i1"
-    limit: str | None = None
+    detail: str | None = None
 
 
 @dataclass
