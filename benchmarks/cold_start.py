@@ -1,16 +1,18 @@
 """How long the first call to a serverless endpoint takes, and warm calls next to an instance.
 
-    .venv/bin/python benchmarks/cold_start.py [--starts 20] [--calls 300] [--save]
+    .venv/bin/python benchmarks/cold_start.py [--starts 20] [--calls 300] [--only MODULE] [--save]
 
 Cold: an XGBoost, a scikit-learn and a PyTorch model, one after the other, each time when no
 instance of the endpoint is left: from the call to its answer; in turns on a server without fork
-servers and on one with them. Fork server: its proportional set size when it is ready. Setup is
-ModelSetupTime: the agent's, from the request for an instance to its first healthy /ping, with the
-first start of the endpoint, which is never forked. Warm: calls to the serverless endpoint and to an
-endpoint with an instance of the same model, in turns, on one connection each. Frameworks that are
-not installed are left out and named.
+servers and on one with them. Processor: the time of all processes of the container until that
+answer, which other load changes little. Fork server: its proportional set size when it is ready.
+Setup is ModelSetupTime: the agent's, from the request for an instance to its first healthy /ping,
+with the first start of the endpoint, which is never forked. Warm: calls to the serverless endpoint
+and to an endpoint with an instance of the same model, in turns, on one connection each. Frameworks
+that are not installed are left out and named.
 """
 
+import contextlib
 import importlib.util
 import io
 import json
@@ -24,6 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 from frame import heading, keep, options, row_of
 from machine import describe_machine
 
@@ -33,7 +36,7 @@ from support.deploy import ROLE, Deployer
 from support.server import eventually, server_maker
 
 ACCOUNT = "683313688378.dkr.ecr.us-east-1.amazonaws.com"
-IDLE_SECONDS = "1"
+IDLE_SECONDS = "2"
 TARGETS = {"XGBoost": 0.5, "scikit-learn": 0.7, "PyTorch": 3.0}
 """seconds, p90"""
 
@@ -184,6 +187,18 @@ class Bench:
         eventually(lambda: len(re.findall(ready, log.read_text())) == len(self._made))
         return int(re.findall(ready, log.read_text())[-1])
 
+    def processor_seconds(self, endpoint: str) -> float:
+        """Of all processes of the endpoint's container until now."""
+        (instance,) = self._instances(endpoint)
+        agent = psutil.Process(self.deployer.server.pids()["agent"])
+        times = 0.0
+        for container in agent.children():
+            with contextlib.suppress(psutil.Error, OSError):
+                if str(instance["id"]) in container.environ().get("SAGEHEN_BASE_DIR", ""):
+                    for process in (container, *container.children(recursive=True)):
+                        times += sum(process.cpu_times()[:2])
+        return times
+
     def forked_starts(self, endpoint: str) -> int:
         """Of the instance that is there."""
         lines = self.deployer.server.get("/_sagehen/metrics").decode().splitlines()
@@ -192,17 +207,26 @@ class Bench:
         return sum(int(float(line.rpartition(" ")[2])) for line in forked)
 
 
-def cold(benches: Sequence[Bench], framework: Framework, starts: int) -> list[list[float]]:
+class Starts:
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        """from call to answer"""
+        self.processor: list[float] = []
+        """seconds, until the answer"""
+
+
+def cold(benches: Sequence[Bench], framework: Framework, starts: int) -> list[Starts]:
     """For each server, in turns."""
-    seconds: list[list[float]] = [[] for _ in benches]
+    of_benches = [Starts() for _ in benches]
     for _ in range(starts):
-        for bench, of_bench in zip(benches, seconds, strict=True):
+        for bench, of_bench in zip(benches, of_benches, strict=True):
             bench.comes_to_zero(framework.module)
-            of_bench.append(bench.call(framework, framework.module))
+            of_bench.seconds.append(bench.call(framework, framework.module))
+            of_bench.processor.append(bench.processor_seconds(framework.module))
             is_forked = bench.forked_starts(framework.module) > 0
             if is_forked != (bench.memory[framework.module] > 0):
                 raise SystemExit(f"{framework.name} was started in the other way")
-    return [sorted(of_bench) for of_bench in seconds]
+    return of_benches
 
 
 def warm(bench: Bench, framework: Framework, calls: int) -> tuple[list[float], list[float]]:
@@ -217,9 +241,11 @@ def share(sorted_values: list[float], part: float) -> float:
     return sorted_values[min(len(sorted_values) - 1, int(len(sorted_values) * part))]
 
 
-def measure(benches: Sequence[Bench], starts: int, calls: int) -> tuple[list[str], list[str]]:
+def measure(
+    benches: Sequence[Bench], chosen: Sequence[Framework], starts: int, calls: int
+) -> tuple[list[str], list[str]]:
     rows, missing = [], []
-    for framework in FRAMEWORKS:
+    for framework in chosen:
         if importlib.util.find_spec(framework.module) is None:
             missing.append(framework.name)
             continue
@@ -234,11 +260,11 @@ def measure(benches: Sequence[Bench], starts: int, calls: int) -> tuple[list[str
 def row(
     bench: Bench,
     framework: Framework,
-    began: list[float],
+    cold_starts: Starts,
     serverless: list[float],
     instance: list[float],
 ) -> str:
-    memory = bench.memory[framework.module]
+    memory, began = bench.memory[framework.module], sorted(cold_starts.seconds)
     return row_of(
         (
             framework.name,
@@ -247,6 +273,7 @@ def row(
             f"{share(began, 0.9):.3f}",
             f"{began[-1]:.3f}",
             f"{TARGETS[framework.name]:.1f}",
+            f"{statistics.median(cold_starts.processor):.2f}",
             f"{bench.setup_seconds(framework.module):.3f}",
             *(
                 f"{share(values, part) * 1000:.2f}"
@@ -261,16 +288,23 @@ def main() -> None:
     parser = options(__doc__, seconds=0)
     parser.add_argument("--starts", type=int, default=20)
     parser.add_argument("--calls", type=int, default=300)
+    modules = [framework.module for framework in FRAMEWORKS]
+    parser.add_argument("--only", choices=modules, help="one framework, by its module")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     with server_maker() as make:
         chosen = {"serverless_idle_seconds": IDLE_SECONDS, "gateways": "2"}
         servers = [make(gates=False, fork_servers=most, **chosen) for most in ("0", "3")]
         benches = [Bench(Deployer(server)) for server in servers]
-        rows, missing = measure(benches, arguments.starts, arguments.calls)
+        rows, missing = measure(
+            benches,
+            [each for each in FRAMEWORKS if arguments.only in (None, each.module)],
+            arguments.starts,
+            arguments.calls,
+        )
     titles = (
         "framework", "fork server MiB", "cold p50 s", "p90 s", "worst s", "target s",
-        "setup, mean s", "warm p50 ms", "p90 ms", "instance p50 ms", "p90 ms",
+        "processor p50 s", "setup, mean s", "warm p50 ms", "p90 ms", "instance p50 ms", "p90 ms",
     )  # fmt: skip
     lines = [
         *heading("Cold starts of serverless endpoints"),

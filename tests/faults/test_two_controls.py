@@ -108,6 +108,7 @@ def test_a_message_sent_at_one_ends_a_long_poll_at_the_other(pair):
 def test_all_that_a_leader_does_goes_on(pair):
     print("seed:", SEED)  # noqa: T201
     deployer = Deployer(pair.leader())
+    first_epoch = pair.look().epoch
     queue = begin_sure_endpoint(deployer, instances=1)
     receiver = Receiver()
     try:
@@ -125,12 +126,14 @@ def test_all_that_a_leader_does_goes_on(pair):
             written = objects(pair.leader())
             eventually(lambda: len(notices.ids) >= len(written), TIMEOUT_SECONDS)
             work.check()
+        spare = pair.look().epoch - first_epoch - ROUNDS
         report = {fault: [round(one, 2) for one in took] for fault, took in pair.took.items()}
         posted = Counter(post.json["MessageId"] for post in receiver.at("/hook", "Notification"))
         print(  # noqa: T201
             f"\n{ROUNDS} rounds, seed {SEED}: seconds to take over {report}; accepted "
             f"{len(told.accepted)}, without an answer {len(told.unanswered)}; posted again "
-            f"{sum(posted.values()) - len(posted)} of {len(posted)}"
+            f"{sum(posted.values()) - len(posted)} of {len(posted)}; changes of "
+            f"the leader without a fault {spare}"
         )
         wrong = [*wrongs(told, notices, written)]
         assert not wrong, (SEED, wrong[:20])

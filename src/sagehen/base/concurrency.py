@@ -3,7 +3,7 @@ loop's task from any thread."""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, overload
 
@@ -26,6 +26,10 @@ class Threads:
         """Cancellation does not stop `work`."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
+    async def run_to_end(self, work: Callable[[], T]) -> T:
+        """Like `in_thread`."""
+        return await _to_its_end(self.run(work))
+
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -35,7 +39,11 @@ async def in_thread(work: Callable[[], T]) -> T:
 
     Otherwise the work would go on after the caller closes the database.
     """
-    running = asyncio.ensure_future(asyncio.to_thread(work))
+    return await _to_its_end(asyncio.to_thread(work))
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -33,6 +33,10 @@ LONGEST_ERROR_SECONDS = 10.0
 class LeasedLoop(ABC):
     """The base of the reconcile loops for endpoints and training jobs."""
 
+    owns_agent = True
+    """Nobody else runs anything on this control's agent, so that it ends what is there when another
+    control leads. False in a cluster, whose nodes go on under each leader."""
+
     def __init__(
         self, database: Database, clock: Clock, lease_name: str, leadership: Leadership
     ) -> None:

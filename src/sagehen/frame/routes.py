@@ -125,6 +125,8 @@ class OnDemandRoute(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     provisioned_concurrency: int = 0
     inflight_column: int | None = None
     """of all requests to a serverless variant, wherever they are"""
+    start_failure: str | None = None
+    """why an instance did not start; it is tried again"""
 
 
 class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +167,8 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     """grows with each change, for logs and tests"""
     leader: str | None = None
     """host and home of another control that holds the lease; this server has no routes then"""
+    leader_address: str | None = None
+    """`tcp:host:port` of the leader's gateways, if they can be reached and have the same keys"""
     leaving: dict[str, tuple[int, ...]] = {}
     """the columns of instances that have left the routes and finish their requests, by id"""
     nodes: dict[str, NodeRoute] = {}

@@ -23,6 +23,7 @@ from sagehen.gateway.client.limits import ClientLimits, InvocationLimits
 from sagehen.gateway.dispatch import RequestDispatcher
 from sagehen.gateway.gateway import Gateway, GatewayServer
 from sagehen.gateway.invocation.context import ActiveRequests, BodyMemory, InvocationContext
+from sagehen.gateway.leader_proxy import Leader
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.metrics.request_metrics import AccessLog
 from sagehen.gateway.multimodel.model_leases import ModelLeases
@@ -76,7 +77,8 @@ def make_gateway(
     starts = Starts(control, clock, lambda: routes.refresh())
     cluster = join_cluster(home, clock, inflight, rng.random)
     peers = None if cluster is None else cluster.peers
-    routes = Routes(home.routes, counters, clock, inflight, offline, starts, peers)
+    leader = Leader(clock)
+    routes = Routes(home.routes, counters, clock, inflight, offline, starts, peers, leader.follow)
     models = ModelLeases(agent)
     sessions = Sessions(home.sessions, clock)
     errors = ErrorFactory(settings.account_id, settings.region, settings.partition or "")
@@ -104,8 +106,10 @@ def make_gateway(
         random=rng.random,
     )
     server = GatewayServer(
-        RequestDispatcher(context, control), clock, rng, ClientLimits.of(settings), hits
+        RequestDispatcher(context, control, leader), clock, rng, ClientLimits.of(settings), hits
     )
     if cluster is not None:
         cluster.open_door(context, routes)
-    return Gateway(server, context, routes, counters, control, agent, clock, starts, cluster)
+    return Gateway(
+        server, context, routes, counters, control, agent, clock, starts, leader, cluster
+    )

@@ -7,11 +7,16 @@ import msgspec
 
 from sagehen.http1.exchange import Exchange
 
-__all__ = ["ControlUnavailable", "answer_control_unavailable"]
+__all__ = ["ControlUnavailable", "answer_control_unavailable", "answer_leader_unavailable"]
 
 MESSAGE = (
     "The control process does not answer now; it is started again by itself. Try again in a "
     "moment. If it had begun this request, the request may or may not have been carried out."
+)
+
+LEADER_MESSAGE = (
+    "The server that serves the endpoints does not answer now; another takes over in a moment. Try "
+    "again. If it had begun this request, the model may or may not have been invoked."
 )
 
 _CODE = "ServiceUnavailable"
@@ -22,6 +27,11 @@ _S3_CONTENT_TYPE = b"application/xml"
 def answer_control_unavailable(exchange: Exchange) -> None:
     exchange.channel.release()
     _answer_unavailable(exchange, MESSAGE)
+
+
+def answer_leader_unavailable(exchange: Exchange) -> None:
+    exchange.channel.release()
+    _answer_unavailable(exchange, LEADER_MESSAGE)
 
 
 class ControlUnavailable:

@@ -16,6 +16,7 @@ from sagehen.base.errors import Unavailable
 from sagehen.gateway.client.connection import Connection
 from sagehen.gateway.client.limits import RESERVE, ClientLimits, Limit, LimitHits
 from sagehen.gateway.invocation.context import InvocationContext
+from sagehen.gateway.leader_proxy import Leader
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.peers.cluster import LOOK_SECONDS, Cluster
 from sagehen.gateway.periodic_tasks import PeriodicTask, PeriodicTasks, repeat
@@ -183,9 +184,11 @@ class Gateway:
         agent: Pool,
         clock: Clock,
         starts: Starts,
+        leader: Leader,
         cluster: Cluster | None = None,
     ) -> None:
         self._server = server
+        self._leader = leader
         self._cluster = cluster
         """where this machine is a node of one"""
         self._context = context
@@ -311,7 +314,8 @@ class Gateway:
             pool.close_idle(now)
 
     def _pools(self) -> list[Pool | Upstreams]:
-        return [self._control, self._agent, *self._routes.upstreams()]
+        leader = [] if self._leader.pool is None else [self._leader.pool]
+        return [self._control, self._agent, *leader, *self._routes.upstreams()]
 
     async def _report_counters(self) -> None:
         report, now = self._counters.report(), self._clock.monotonic()

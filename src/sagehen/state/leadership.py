@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from sagehen.base.clock import Clock
-from sagehen.base.concurrency import Wake, in_thread
+from sagehen.base.concurrency import Threads, Wake
 from sagehen.base.retry import AWAY
 from sagehen.state import leader_row
 from sagehen.state.database import Database
@@ -67,6 +67,8 @@ class Leadership:
         """since the epoch began; each is a transaction that says nothing"""
         self._wake = Wake()
         self._listeners: list[Callable[[], None]] = []
+        self._thread = Threads(1, "leadership")
+        """its own, as others may all wait for locks"""
         self._connection: Connection | None = None
         self._is_away = False
         database.listen(LEADERSHIP_CHANGED, lambda _: self._wake.hint())
@@ -129,7 +131,7 @@ class Leadership:
         """
         asked_at = self._clock.monotonic()
         epoch = self._epoch
-        if epoch is not None and await in_thread(lambda: self._renew(epoch)):
+        if epoch is not None and await self._thread.run_to_end(lambda: self._renew(epoch)):
             self._valid_until = asked_at + LEASE_SECONDS
             self._decided.set()
             return LOOK_SECONDS
@@ -142,8 +144,9 @@ class Leadership:
             return
         epoch, self._epoch = self._epoch, None
         with contextlib.suppress(*AWAY):
-            await in_thread(lambda: self._release(epoch))
+            await self._thread.run_to_end(lambda: self._release(epoch))
         self._disconnect()
+        self._thread.close()
 
     async def _look_or_back_off(self) -> float:
         try:
@@ -162,15 +165,15 @@ class Leadership:
         return seconds
 
     async def _look_at_other(self, asked_at: float) -> float:
-        look = await in_thread(lambda: self._ask(leader_row.look_at))
+        look = await self._thread.run_to_end(lambda: self._ask(leader_row.look_at))
         is_heir = self._is_first and look is not None and look.holder == self.holder
         if look is None or look.seconds <= 0 or is_heir:
-            epoch = await in_thread(lambda: self._take(look, is_heir))
+            epoch = await self._thread.run_to_end(lambda: self._take(look, is_heir))
             if epoch is not None:
                 self._valid_until = asked_at + LEASE_SECONDS
                 self._change(epoch)
                 return LOOK_SECONDS
-            look = await in_thread(lambda: self._ask(leader_row.look_at))
+            look = await self._thread.run_to_end(lambda: self._ask(leader_row.look_at))
         self._is_first = False
         self.leader = look.holder if look is not None else None
         self._decided.set()

@@ -1,6 +1,7 @@
 """Leadership of one control of several, in PostgreSQL and in SQLite."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -288,6 +289,51 @@ async def test_an_idle_leader_asks_one_statement_a_look(two, databases) -> None:
         await first.look()
         await second.look()
     assert [len(statements) for statements in counts] == [5, 5]
+
+
+async def test_a_renewal_waits_for_no_other_work(two) -> None:
+    """All threads may be busy, or wait for a lock that some hung process has."""
+    first, _ = two
+    await first.look()
+    gate = threading.Event()
+    blocked = [asyncio.create_task(asyncio.to_thread(gate.wait)) for _ in range(100)]
+    try:
+        async with asyncio.timeout(60):
+            await first.look()
+    finally:
+        gate.set()
+        await asyncio.gather(*blocked)
+    assert first.is_leader
+
+
+async def test_while_the_state_is_away_nobody_leads_and_then_the_same(
+    two, clock, monkeypatch, caplog
+) -> None:
+    first, _ = two
+    await first._look_or_back_off()
+    is_away = True
+    ask = first._ask
+
+    def ask_or_fail(work):
+        if is_away:
+            raise OperationalError("SELECT", {}, Exception("away"))
+        return ask(work)
+
+    monkeypatch.setattr(first, "_ask", ask_or_fail)
+    await first._look_or_back_off()
+    assert first.epoch == 1, "the lease has not expired"
+    clock.seconds += module.LEASE_SECONDS
+    for _ in range(3):
+        await first._look_or_back_off()
+    lease = first.lease("loop")
+    holding = asyncio.create_task(lease.hold())
+    await asyncio.sleep(0)
+    assert (first.epoch, holding.done()) == (None, False)
+    assert caplog.text.count("cannot be looked at") == 1
+    is_away = False
+    await first._look_or_back_off()
+    assert await holding
+    assert first.epoch == 1
 
 
 async def test_in_sqlite_each_loop_has_its_own_lease(database: Database, clock) -> None:

@@ -79,7 +79,8 @@ def no_instance_error(
 
 def start_timeout(admitted: Admitted, context: InvocationContext) -> AwsError:
     context.limit_hits[Limit.START_WAIT] += 1
-    return errors.not_started(admitted.endpoint.name, context.limits.start_seconds)
+    failure = admitted.variant.slot_queue.start_failure
+    return errors.not_started(admitted.endpoint.name, context.limits.start_seconds, failure)
 
 
 def end_by_node(invocation: "Invocation", upstream: Upstream) -> bool:

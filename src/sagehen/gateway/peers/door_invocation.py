@@ -164,6 +164,9 @@ class DoorInvocation(Invocation):
     def _release(self) -> None:
         super()._release()
         self._connection.ended(self)
+        if (answer := self.__dict__.pop("_answer", None)) is not None:
+            # Breaks the reference cycle: pauses of the garbage collector are long.
+            answer.invocation = None
 
     def _answer_offline(self) -> bool:
         return False  # the caller's gateway has the same results
@@ -205,7 +208,7 @@ class _DoorMetrics(RequestMetrics):
 class _DoorAnswer(ContainerAnswer):
     """Passes a success on as it comes; errors are worded when they are whole."""
 
-    __slots__ = ("_connection", "_invocation", "_sender")
+    __slots__ = ("_connection", "_number", "_sender", "invocation")
 
     _exchange: _DoorExchange  # type: ignore[assignment]
 
@@ -213,7 +216,8 @@ class _DoorAnswer(ContainerAnswer):
         self, invocation: DoorInvocation, connection: "DoorConnection", exchange: _DoorExchange
     ) -> None:
         super().__init__(exchange, b"")  # type: ignore[arg-type]
-        self._invocation = invocation
+        self.invocation: DoorInvocation | None = invocation
+        self._number = invocation.number
         self._connection = connection
         self._sender: BodySender | None = None
 
@@ -230,20 +234,19 @@ class _DoorAnswer(ContainerAnswer):
             return
         self.size += len(data)
         sender.add(data)
-        if sender.is_full:
-            self._invocation.client_full()
+        if sender.is_full and self.invocation is not None:
+            self.invocation.client_full()
 
     def give(self) -> None:
         if self._sender is not None:
             self._sender.end()
             return
-        number = self._invocation.number
-        self._connection.send_large(ANSWER, number, self._lines, self.body, self.status)
+        self._connection.send_large(ANSWER, self._number, self._lines, self.body, self.status)
 
     def _pass_on(self, length: int | None) -> None:
         self.passing = True
         self._exchange.begun = True
-        number = self._invocation.number
+        number = self._number
         announced = b"" if length is None else encode_length(length)
         self._connection.send(
             encode_frame(LARGE_ANSWER, number, self._lines, announced, self.status)
@@ -255,7 +258,8 @@ class _DoorAnswer(ContainerAnswer):
         self.parts.clear()
 
     def _drained(self) -> None:
-        self._invocation.client_drained()
+        if self.invocation is not None:
+            self.invocation.client_drained()
 
     @property
     def _lines(self) -> bytes:

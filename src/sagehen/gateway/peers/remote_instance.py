@@ -142,8 +142,6 @@ class RemoteInstance(RoutedInstance):
 
     __slots__ = ("pool",)
 
-    is_remote = True
-
     def __init__(self, route: InstanceRoute, pool: RemotePool, inflight: InflightTable) -> None:
         super().__init__(route, pool.node.clock, inflight, upstreams=pool)
         self.pool = pool

@@ -1,6 +1,6 @@
 """An instance as a gateway uses it: slots, requests in flight, and connections."""
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from sagehen.base.clock import Clock
 from sagehen.frame.routes import INFLIGHT_COLUMNS, InstanceRoute
@@ -31,9 +31,6 @@ class RoutedInstance:
         upstreams: of an instance of another node.
     """
 
-    is_remote: ClassVar[bool] = False
-    """runs on another node"""
-
     __slots__ = (
         "_inflight",
         "_own_outstanding",
@@ -41,6 +38,7 @@ class RoutedInstance:
         "address",
         "column",
         "instance_id",
+        "is_remote",
         "is_retired",
         "model_holder_id",
         "run_id",
@@ -79,6 +77,8 @@ class RoutedInstance:
         self.slots = max(1, route.slots)
         self._own_outstanding = 0
         """of this process"""
+        self.is_remote = upstreams is not None
+        """runs on another node"""
         self.is_retired = False
         """removed from the route table"""
 

@@ -1,6 +1,6 @@
 """The route table as this process uses it, with connections to instances."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -162,7 +162,9 @@ class Routes:
         offline: OfflineStores,
         starts: Starts | None = None,
         peers: Peers | None = None,
+        follow_leader: Callable[[str | None], None] = lambda address: None,
     ) -> None:
+        self._follow_leader = follow_leader
         self._starts = starts
         """where calls may start instances"""
         self._peers = peers
@@ -224,6 +226,7 @@ class Routes:
 
     def _apply(self, table: RouteTable) -> None:
         self.version += 1
+        self._follow_leader(table.leader_address)
         self._offline.update(_offline_routes(table))
         if self._peers is not None:
             self._peers.update(table.nodes)
@@ -327,6 +330,11 @@ class Routes:
         queue = old_queues.get(queue_key) or SlotQueue(self._inflight)
         queue.endpoint = endpoint
         queue.starts = None if route.on_demand is None or is_shadow else self._starts
+        if instances:
+            queue.start_failure = None
+        elif route.on_demand is not None and route.on_demand.start_failure is not None:
+            # Kept while the instance is tried again.
+            queue.start_failure = route.on_demand.start_failure
         self._queues[queue_key] = queue
         if self._peers is not None:
             peer_route = PeerRoute(endpoint, route.name, container, is_shadow)

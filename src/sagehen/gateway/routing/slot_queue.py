@@ -85,13 +85,16 @@ class SlotQueue:
     endpoint = ""
     starts: "Starts | None" = None
     """of a variant whose calls start instances"""
-    remote: "QueuePeers | None" = None
-    """where other nodes have instances"""
+    start_failure: str | None = None
+    """why the last instance that calls have started did not serve"""
     door: "DoorQueue | None" = None
     """where requests of other nodes wait"""
 
     def __init__(self, inflight: InflightTable) -> None:
         self._inflight = inflight
+        # Read for each request: an attribute of the instance takes less than one of the class.
+        self.remote: QueuePeers | None = None
+        """where other nodes have instances"""
         self._waiting: OrderedDict[SlotWaiter, None] = OrderedDict()
         self._column: int | None = None
         self._overtaken = 0

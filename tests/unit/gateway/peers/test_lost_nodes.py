@@ -88,11 +88,11 @@ async def test_a_node_comes_back(nodes, echo, eventually):
     fake = await nodes[1].fake(echo)
     nodes.route(nodes.variant(nodes.instance(1, fake)))
     await nodes.are_linked()
+    peer = nodes[0].gateway._cluster.peers._nodes["n1"]
+    before = peer._client.stream
     for connection in tuple(nodes[1].gateway._cluster._door.connections):
         connection.abort()
-    peer = nodes[0].gateway._cluster.peers._nodes["n1"]
-    await eventually(lambda: peer.is_lost)
-    await eventually(lambda: not peer.is_lost)
+    await eventually(lambda: peer._client.stream not in (None, before))
     assert (await nodes[0].invoke(b"again")).body == b"again"
 
 
@@ -103,6 +103,7 @@ async def test_a_node_that_hangs_is_noticed_and_cut_off(
     hanging, other = await nodes[1].fake(echo), await nodes[2].fake(echo)
     nodes.route(nodes.variant(nodes.instance(1, hanging), nodes.instance(2, other)))
     await nodes.are_linked()
+    nodes[1].gateway._cluster._listening.close()
     for connection in nodes[1].gateway._cluster._door.connections:
         connection._transport.pause_reading()  # as a stopped process does
     peer = nodes[0].gateway._cluster.peers._nodes["n1"]
@@ -110,6 +111,7 @@ async def test_a_node_that_hangs_is_noticed_and_cut_off(
     answers = await asyncio.gather(*(nodes[0].invoke(b"%d" % at) for at in range(20)))
     assert [got.status for got in answers] == [200] * 20
     await eventually(lambda: peer.is_lost)
+    assert not hanging.asked
 
 
 async def test_a_node_that_is_idle_is_not_cut_off(nodes, echo, eventually, quick_looks):

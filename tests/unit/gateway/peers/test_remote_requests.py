@@ -247,3 +247,16 @@ async def test_models_are_loaded_by_the_node_of_the_instance(nodes, echo, eventu
     assert nodes[1].gateway._counters.variant("price", "Main").cache_samples == 2
     assert nodes[0].gateway._counters.variant("price", "Main").invocations == 2
     await eventually(lambda: nodes.have_nothing_left)
+
+
+@pytest.mark.parametrize("action", ["invocations", "invocations-response-stream"])
+@pytest.mark.parametrize("size", [10, 100_000, 600_000], ids=["small", "large", "windows"])
+async def test_a_request_leaves_no_cycle(nodes, echo, kept, action, size):
+    await nodes.start(2)
+    nodes.route(nodes.variant(nodes.instance(1, await nodes[1].fake(echo))))
+    await nodes.are_linked()
+    client = await nodes[0].connect()
+    for _ in range(3):
+        client.send(nodes[0].signed(bytes(size), path=f"/endpoints/price/{action}"))
+        assert (await client.answer()).status == 200
+    assert kept() == {}

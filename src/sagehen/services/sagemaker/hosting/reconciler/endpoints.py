@@ -249,11 +249,12 @@ class EndpointPass:
             settled=not (start or stop) and _at_rest(rows),
         )
 
-    def stand_by(self, leader: str) -> None:
+    def stand_by(self, leader: str, address: str | None = None) -> None:
         """Empties the routes while `leader` works on the endpoints: its instances cannot be reached
-        from here. In a cluster they can, and the leader sends the routes."""
+        from here, but by its gateways at `address`. In a cluster they can, and the leader sends the
+        routes."""
         self._leads = False
-        if self._cluster is None and self._routes.publish({}, leader):
+        if self._cluster is None and self._routes.publish({}, leader, leader_address=address):
             self._on_routes()
 
     def _read(self) -> EndpointRows:

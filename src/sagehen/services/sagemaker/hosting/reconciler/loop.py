@@ -6,7 +6,9 @@ wake (api's hint · agent's report · time) → hold the lease → pass: rows, t
 import asyncio
 import logging
 import random
+import socket
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from sagehen.base.clock import Clock
@@ -84,6 +86,7 @@ class EndpointLoop(LeasedLoop):
         super().__init__(database, clock, LEASE_NAME, leadership)
         chosen = source or random.SystemRandom()
         self._stores = stores
+        self._has_same_keys = database.is_shared
         self._busy = busy
         self._pass = EndpointPass(
             database,
@@ -123,6 +126,19 @@ class EndpointLoop(LeasedLoop):
             self._idle_timer = asyncio.get_running_loop().call_later(delay, self.hint)
 
     async def stand_by(self) -> None:
+        if not self.owns_agent:
+            return  # The leader sends its routes to all nodes.
         leader = await in_thread(self._lease.other_holder)
         if leader is not None:
-            await in_thread(lambda: self._pass.stand_by(leader))
+            await in_thread(lambda: self._pass.stand_by(leader, self._address_of(leader)))
+
+    def _address_of(self, leader: str) -> str | None:
+        """Returns the address of a leader on this machine, whose keys are the same."""
+        host, _, path = leader.partition(":")
+        if not self._has_same_keys or host != socket.gethostname():
+            return None
+        try:
+            url = Home(Path(path)).address.read_text()
+        except OSError:
+            return None  # It starts or stops, or only has the same host name.
+        return f"tcp:{url.removeprefix('http://')}"

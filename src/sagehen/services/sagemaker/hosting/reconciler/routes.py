@@ -138,11 +138,8 @@ def _route(
     of_deployment.sort(key=lambda instance: instance.instance_id)
 
     def route_variant(variant: VariantPlan) -> VariantRoute:
-        routed_instances = (
-            addresses.find(instance)
-            for instance in of_deployment
-            if instance.variant_name == variant.name
-        )
+        own = [instance for instance in of_deployment if instance.variant_name == variant.name]
+        routed_instances = map(addresses.find, own)
         return VariantRoute(
             name=variant.name,
             weight=variant.weight,
@@ -152,7 +149,7 @@ def _route(
             containers=_containers(variant),
             mode=variant.mode,
             offline_results=offline_route(deployment.deployment_id, variant, stores),
-            on_demand=_on_demand(variant),
+            on_demand=_on_demand(variant, own),
         )
 
     return Route(
@@ -163,11 +160,14 @@ def _route(
     )
 
 
-def _on_demand(variant: VariantPlan) -> OnDemandRoute | None:
+def _on_demand(variant: VariantPlan, instances: Iterable[InstanceRecord]) -> OnDemandRoute | None:
+    failed = (each for each in instances if each.state is InstanceState.FAILED)
+    failure = next((each.failure_reason for each in failed), None)
     if variant.serverless is None:
         # With instances too: those that wait must not fail when others raise the count.
-        return OnDemandRoute() if variant.scales_from_zero else None
+        return OnDemandRoute(start_failure=failure) if variant.scales_from_zero else None
     return OnDemandRoute(
+        start_failure=failure,
         max_concurrency=variant.serverless.max_concurrency,
         provisioned_concurrency=variant.serverless.provisioned_concurrency or 0,
     )
@@ -239,12 +239,13 @@ class RouteFile:
         leader: str | None = None,
         leaving: Mapping[str, tuple[int, ...]] | None = None,
         nodes: Mapping[str, NodeRoute] | None = None,
+        leader_address: str | None = None,
     ) -> bool:
         """Replace the table atomically; returns False if nothing changed.
 
         Args:
             leader: the other control that works on the endpoints, if any.
-            leaving: as in RouteTable.
+            leaving, leader_address: as in RouteTable.
             nodes: all machines of a cluster.
         """
         before = self._published
@@ -253,6 +254,7 @@ class RouteFile:
             routes=routes,
             version=version,
             leader=leader,
+            leader_address=leader_address,
             leaving=dict(leaving or {}),
             nodes=dict(nodes or {}),
         )

@@ -108,6 +108,8 @@ class JobLoop(LeasedLoop):
 
     async def stand_by(self) -> None:
         """Deletes this agent's attempts: the other control restarts their jobs on its own agent."""
+        if not self.owns_agent:
+            return
         self._look()
         if self._view.reported:
             requests = await in_thread(lambda: self._pass.leftovers(self._view))

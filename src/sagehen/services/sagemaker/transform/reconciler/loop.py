@@ -99,7 +99,8 @@ class TransformLoop(LeasedLoop):
     async def stand_by(self) -> None:
         """Ends this control's runners and instances: another restarts the jobs on its agent."""
         await self._runners.close()
-        await self._instances.stop_all()
+        if self.owns_agent:
+            await self._instances.stop_all()
 
     async def step(self) -> float | None:
         reports, facts = self._instances.reports, self._runners.facts()

@@ -194,6 +194,18 @@ async def test_who_stands_by_stops_what_the_other_control_runs(control, database
     assert sorted(standby.agent.asked) == [("delete", "idgiven-up-1"), ("delete", "idjob-1")]
 
 
+async def test_a_standby_of_a_cluster_leaves_its_nodes_alone(control, database, clock):
+    standby = Control(database, clock, holder="two")
+    standby.loop.owns_agent = False
+    standby.agent.show(report_of("idjob-1", 3))
+    async with control.running():
+        await control.until(lambda: control.loop._lease.is_ours)
+        async with standby.running():
+            await standby.until(lambda: standby.loop._watch.reports is not None)
+            await standby.loop.turn()
+    assert standby.agent.asked == []
+
+
 async def test_what_prometheus_is_told(control):
     assert control.loop.measured() == {}  # Another control may run the jobs.
     async with control.running():
