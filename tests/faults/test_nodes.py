@@ -65,17 +65,27 @@ def routed_nodes(head):
     ], table["nodes"]
 
 
-def invoke(head, url, endpoint):
-    """The statuses of as many requests as surely go to all instances."""
+def invocations(head, endpoint):
+    status = json.loads(head.get("/_sagehen/status"))
+    (found,) = [each for each in status["endpoints"] if each["name"] == endpoint]
+    return found["variants"][0]["invocations"]
+
+
+def client_of(head, url, service):
     keys = head.env
-    client = boto3.client(
-        "sagemaker-runtime",
+    return boto3.client(
+        service,
         endpoint_url=url,
         aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
         aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
         region_name="us-east-1",
         config=Config(retries={"max_attempts": 0}),
     )
+
+
+def invoke(head, url, endpoint):
+    """The statuses of as many requests as surely go to all instances."""
+    client = client_of(head, url, "sagemaker-runtime")
     return {
         client.invoke_endpoint(EndpointName=endpoint, Body=b"[1]", ContentType="application/json")[
             "ResponseMetadata"
@@ -103,6 +113,10 @@ def test_instances_move_from_a_node_that_is_killed(head, nodes, deploy, wait_unt
     # Each node's gateways serve the instances of all.
     for url in (head.url, f"http://{nodes[1].addresses['gateway']}"):
         assert invoke(head, url, "killed") == {200}
+    # They pass operations on to the control, and tell it what they count.
+    there = client_of(head, f"http://{nodes[1].addresses['gateway']}", "sagemaker")
+    assert there.describe_endpoint(EndpointName="killed")["EndpointStatus"] == "InService"
+    wait_until(lambda: invocations(head, "killed") == 60)
 
     nodes[0].kill()
     # They come up under their ids.

@@ -1,10 +1,15 @@
-"""A small Ray cluster on this machine: `sagehen up --cluster local:3`."""
+"""Nodes from Ray: a cluster that is there already, and `sagehen up --cluster local:3`."""
 
+import json
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import psutil
 import pytest
 
+from support import cluster
 from support.cluster import cluster_status
 from support.deploy import Deployer
 from support.server import children
@@ -63,3 +68,66 @@ def _below(pid):
 def _tree(pid):
     top = psutil.Process(pid)
     return [top, *top.children(recursive=True)]
+
+
+class RayCluster:
+    """Two nodes of Ray with four CPUs each, in a process of their own."""
+
+    def __init__(self):
+        program = Path(cluster.__file__).with_name("ray_cluster.py")
+        self.process = subprocess.Popen(
+            [sys.executable, str(program), "2", "4"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.address = self.process.stdout.readline().strip()
+
+    def groups(self):
+        """State and hosts of each placement group."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(120)
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def ray_cluster():
+    made = RayCluster()
+    yield made
+    made.close()
+
+
+def test_what_runs_is_reserved_in_ray_and_what_waits_is_demand(
+    ray_cluster, make_server, wait_until
+):
+    head = make_server(cluster=ray_cluster.address, host="127.0.0.22")
+    wait_until(lambda: len(ready(head)) == 2, SECONDS)
+    deploy = Deployer(head)
+    assert deploy.endpoint("four", InitialInstanceCount=4)["EndpointStatus"] == "InService"
+    wait_until(lambda: len(ray_cluster.groups()) == 4)
+    wait_until(lambda: {each[0] for each in ray_cluster.groups().values()} == {"CREATED"})
+    reserved = {key: host for key, (_, host) in ray_cluster.groups().items()}
+    running = {
+        key: node["address"].rpartition(":")[0]
+        for node in cluster_status(head).values()
+        for key in node["instances"]
+    }
+    assert reserved == running
+    deploy.config("more")
+    deploy.sagemaker.create_endpoint(EndpointName="more", EndpointConfigName="more")
+    wait_until(lambda: "PENDING" in {each[0] for each in ray_cluster.groups().values()})
+    status = json.loads(head.get("/_sagehen/status"))
+    (waiting,) = [each for each in status["endpoints"] if each["name"] == "more"]
+    (instance,) = waiting["variants"][0]["instances"]
+    assert "InsufficientInstanceCapacity" in instance["failure_reason"]
+    assert deploy.status("more") == "Creating"
+    deploy.sagemaker.delete_endpoint(EndpointName="four")
+    assert deploy.settled("more")["EndpointStatus"] == "InService"
+    wait_until(lambda: [each[0] for each in ray_cluster.groups().values()] == ["CREATED"])
+    assert head.stop() == 0

@@ -63,6 +63,8 @@ class NodeAddresses(msgspec.Struct, frozen=True, kw_only=True):
     agent: str
     peer: str
     gateway: str
+    control: str = ""
+    """empty where there is none"""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class NodeSetup:
     addresses: NodeAddresses
     agent_listener: socket.socket
     peer_listener: socket.socket
+    control_listener: socket.socket | None
 
 
 def read_join_token(text: str) -> JoinToken:
@@ -192,19 +195,22 @@ def node_id_of(home: Home) -> str:
 def prepare_node(
     home: Home, host: str, gateway_port: int, certificate: NodeCertificate | None = None
 ) -> Iterator[NodeSetup]:
-    """Listens for the cluster on free ports, and says where in a file of the home."""
+    """Listens for the cluster on free ports, and says where in a file of the home. `certificate` is
+    that of a node without a control."""
     if certificate is not None:
         write_certificate(home.cluster, certificate)
     with ExitStack() as stack:
         agent, peer = (stack.enter_context(_listen(host)) for _ in range(2))
+        control = stack.enter_context(_listen(host)) if certificate is None else None
         addresses = NodeAddresses(
             node_id=node_id_of(home),
             agent=_address(host, agent.getsockname()[1]),
             peer=_address(host, peer.getsockname()[1]),
             gateway=_address(host, gateway_port),
+            control=_address(host, control.getsockname()[1]) if control is not None else "",
         )
         _addresses_file(home).write_bytes(msgspec.json.encode(addresses))
-        yield NodeSetup(addresses, agent, peer)
+        yield NodeSetup(addresses, agent, peer, control)
 
 
 def read_addresses(home: Home) -> NodeAddresses:

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from sagehen.app.cluster import NodeAddresses, prepare_node, take_keys
+from sagehen.app.control_relay import serving_control_relay
 from sagehen.app.server import listening, make_agent, make_gateways
 from sagehen.app.supervisor import Supervisor
 from sagehen.base.clock import SYSTEM
@@ -74,7 +75,8 @@ async def _run(start: NodeStart, folder: Path, host: str) -> None:
         create_inflight_table(home.inflight_table, len(listeners))
         roles = (*make_gateways(home, listeners, node), make_agent(node))
         supervisor = Supervisor(roles, settings, dict(os.environ), SYSTEM, umask)
-        await _until_ended(supervisor, node.addresses)
+        async with serving_control_relay(home, SYSTEM):
+            await _until_ended(supervisor, node.addresses)
 
 
 def _prepare(start: NodeStart, home: Home) -> Home:

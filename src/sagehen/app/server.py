@@ -92,7 +92,8 @@ async def running_server(
         credentials = await asyncio.to_thread(_make_keys, settings, home, report)
         url = client_url(settings.host, port)
         create_inflight_table(home.inflight_table, len(listeners))
-        control = Role("control", forewarned=True)
+        doors = (node.control_listener,) if node and node.control_listener else ()
+        control = Role("control", forewarned=True, sockets=doors)
         roles = (*make_gateways(home, listeners, node), control, *_ray(settings), make_agent(node))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
         partition = await asyncio.to_thread(choose_partition, settings)

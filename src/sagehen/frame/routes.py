@@ -105,6 +105,8 @@ class NodeRoute(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     peer_address: str
     """`host:port`, where its gateways take requests for its instances"""
+    control_address: str = ""
+    """the same for requests to the control that leads, where that is on the machine"""
 
 
 class OfflineRoute(msgspec.Struct, frozen=True, kw_only=True):

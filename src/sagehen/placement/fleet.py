@@ -46,6 +46,7 @@ class Fleet(NodeQuestions):
         own_node_id: whose route table control writes itself.
         routes_file: of this machine; its content is sent to all other nodes.
         capacity_wait_seconds: how long an instance waits for room, before it has failed.
+        own_control_address: where nodes without a control reach this one.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Fleet(NodeQuestions):
         routes_file: Path,
         capacity_wait_seconds: float,
         clock: Clock,
+        own_control_address: str = "",
     ) -> None:
         super().__init__(lambda: self.nodes if self._has_begun else None)
         self._connect = connect
         self._own_node_id = own_node_id
+        self._own_control_address = own_control_address
         self._routes_file = routes_file
         self._wait_seconds = capacity_wait_seconds
         self._clock = clock
@@ -124,8 +127,13 @@ class Fleet(NodeQuestions):
     @property
     def node_routes(self) -> dict[str, NodeRoute]:
         """Returns how gateways reach each node."""
+        own = {self._own_node_id: self._own_control_address}
         return {
-            node.node_id: NodeRoute(peer_address=node.record.peer_address) for node in self.nodes
+            node.node_id: NodeRoute(
+                peer_address=node.record.peer_address,
+                control_address=own.get(node.node_id, ""),
+            )
+            for node in self.nodes
         }
 
     def reservations(self) -> list[tuple[str, Resources, str]]:

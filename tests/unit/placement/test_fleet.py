@@ -29,7 +29,12 @@ class Cluster:
 
     def make_fleet(self):
         return Fleet(
-            lambda record: self.agents[record.node_id], "a", self.routes_file, 100, self.clock
+            lambda record: self.agents[record.node_id],
+            "a",
+            self.routes_file,
+            100,
+            self.clock,
+            "a:4",
         )
 
     async def begin(self, *names, **members):
@@ -374,6 +379,7 @@ async def test_every_other_node_gets_each_route_table_also_after_it_was_away(clu
     cluster.agents["c"].restart()
     await cluster.pass_time(3)
     assert cluster.agents["c"].tables == [b"one", b"two"]
+    assert cluster.fleet.node_routes["a"] == NodeRoute(peer_address="a:2", control_address="a:4")
     assert cluster.fleet.node_routes["b"] == NodeRoute(peer_address="b:2")
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Container, Coroutine
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -343,6 +344,9 @@ class _Control:
     async def _sweep_files(self) -> None:
         await in_thread(self.objects.sweep)
 
+    def serving_cluster(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext() if self._cluster is None else self._cluster.serving()
+
     async def first_look(self) -> None:
         await self._loop.first_look.wait()
 
@@ -380,7 +384,8 @@ async def _main(start: Start) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_LOOK_SECONDS):
                 await control.first_look()
-        await serve_on(start.home.control_socket, control.app())
+        async with control.serving_cluster():
+            await serve_on(start.home.control_socket, control.app())
     finally:
         for duty in duties:
             duty.cancel()

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import psutil
 
 from sagehen.agent.client import AgentClient, NodeClient
 from sagehen.app.cluster import read_addresses
+from sagehen.app.control_relay import serving_control_door
 from sagehen.app.roles.common import Start
 from sagehen.app.roles.control_ray import RaySource
 from sagehen.base.clock import SYSTEM
@@ -35,6 +37,7 @@ class ClusterParts:
 
     def __init__(self, start: Start, database: Database, epoch: Callable[[], int | None]) -> None:
         self._settings, self._home = start.settings, start.home
+        self._listener = start.sockets[0]
         self._addresses = read_addresses(start.home)
         self._context = client_context(start.home.cluster)
         self._epoch = epoch
@@ -44,6 +47,7 @@ class ClusterParts:
             start.home.routes,
             start.settings.cluster_capacity_wait_seconds,
             SYSTEM,
+            self._addresses.control,
         )
         self._ray = self._make_ray(start)
         self._loop = NodeLoop(
@@ -66,6 +70,10 @@ class ClusterParts:
         if start.settings.cluster == "state":
             return None
         return RaySource(start, RayClient(start.home.ray_socket), self.fleet.reservations, SYSTEM)
+
+    def serving(self) -> AbstractAsyncContextManager[None]:
+        """Serves nodes without a control until the block ends."""
+        return serving_control_door(self._listener, self._home)
 
     def hint(self) -> None:
         """Has the nodes looked at now."""
