@@ -18,6 +18,7 @@ from sagehen.link.frames import (
     MAX_REASON_BYTES,
     REFUSAL,
     REQUEST,
+    SESSION,
     WELCOME,
     FrameReader,
     LinkError,
@@ -35,7 +36,7 @@ from support.caller import cut, cuts, some
 
 FRAMES = st.lists(
     st.tuples(
-        st.integers(1, REFUSAL),
+        st.integers(1, SESSION),
         st.integers(0, 255),
         st.integers(0, 2**32 - 1),
         st.integers(0, 2**16 - 1),
@@ -141,7 +142,7 @@ def with_head(payload: int, head: int, kind: int = REQUEST) -> bytes:
     ("spoilt", "message"),
     [
         (with_head(0, 0, kind=0), "no frame of kind 0"),
-        (with_head(0, 0, kind=REFUSAL + 1), f"no frame of kind {REFUSAL + 1}"),
+        (with_head(0, 0, kind=SESSION + 1), f"no frame of kind {SESSION + 1}"),
         (with_head(INLINE_BYTES + 1, 0), f"has {INLINE_BYTES + 1} bytes; at most {INLINE_BYTES}"),
         (with_head(2**32 - 1, 0), "The body of a frame has 4294967295 bytes"),
         (with_head(2**32 - 1, 2**32 - 1), "The head of a frame has 4294967295 bytes"),
