@@ -23,8 +23,9 @@ from sagehen.gateway.admission.errors import (
     validation_error,
 )
 from sagehen.gateway.admission.params import InvocationParams, ParamsReader, Target, read_target
+from sagehen.gateway.routing.endpoint import Endpoint, Variant
 from sagehen.gateway.routing.instance import RoutedInstance
-from sagehen.gateway.routing.routes import Endpoint, Routes, Variant
+from sagehen.gateway.routing.routes import Routes
 from sagehen.gateway.routing.sessions import NEW_SESSION, Sessions
 from sagehen.http1.fields import Headers
 from sagehen.wire.signatures.sigv4 import Verifier

@@ -7,7 +7,8 @@ from sagehen.gateway.peers.door_connection import DoorConnection
 from sagehen.gateway.peers.messages import PeerRoute
 
 if TYPE_CHECKING:
-    from sagehen.gateway.routing.routes import Endpoint, Routes, Variant
+    from sagehen.gateway.routing.endpoint import Endpoint, Variant
+    from sagehen.gateway.routing.routes import Routes
 
 __all__ = ["Door"]
 

@@ -52,7 +52,7 @@ from sagehen.link.stream import BodyReceiver, BodySender, FrameStream
 
 if TYPE_CHECKING:
     from sagehen.gateway.peers.door import Door
-    from sagehen.gateway.routing.routes import Variant
+    from sagehen.gateway.routing.endpoint import Variant
     from sagehen.gateway.routing.slot_queue import SlotQueue
 
 __all__ = ["DoorConnection"]

@@ -11,8 +11,8 @@ from sagehen.gateway.routing.inflight import InflightTable
 if TYPE_CHECKING:
     from sagehen.gateway.peers.door_queue import DoorQueue
     from sagehen.gateway.peers.queue_peers import QueuePeers
+    from sagehen.gateway.routing.endpoint import Variant
     from sagehen.gateway.routing.instance import RoutedInstance
-    from sagehen.gateway.routing.routes import Variant
     from sagehen.gateway.routing.starts import Starts
 
 __all__ = ["SlotQueue", "SlotWaiter"]

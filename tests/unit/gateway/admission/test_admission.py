@@ -10,7 +10,7 @@ from sagehen.gateway.admission.admission import Admission
 from sagehen.gateway.admission.errors import ErrorFactory
 from sagehen.gateway.admission.params import INVOKE, INVOKE_STREAM, ParameterCheck, ParamsReader
 from sagehen.gateway.metrics.counters import VariantCounters
-from sagehen.gateway.routing.routes import Endpoint, Variant
+from sagehen.gateway.routing.endpoint import Endpoint, Variant
 from sagehen.gateway.routing.sessions import StickySession
 from sagehen.wire.errors import AwsError
 

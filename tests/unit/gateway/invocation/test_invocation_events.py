@@ -35,9 +35,9 @@ from sagehen.gateway.invocation.phases import (
 from sagehen.gateway.invocation.streamed import StreamedInvocation
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.multimodel.model_leases import LeasedModel, LoadFailure
+from sagehen.gateway.routing.endpoint import Endpoint, Variant
 from sagehen.gateway.routing.inflight import ROW_BYTES, InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
-from sagehen.gateway.routing.routes import Endpoint, Variant
 from sagehen.gateway.routing.slot_queue import SlotQueue
 from sagehen.gateway.routing.starts import Starts
 from sagehen.http1.exchange import Exchange
