@@ -191,6 +191,9 @@ class SlotQueue:
     def remove(self, waiter: SlotWaiter) -> None:
         self._take_out(waiter)
         self._publish_oldest()
+        if self.door is not None:
+            # It may have been granted a slot early, which goes to the next one.
+            self.wake()
 
     def hand_over(self, waiter: SlotWaiter, instance: "RoutedInstance") -> None:
         """Gives a waiter the slot that another node has granted."""

@@ -8,6 +8,7 @@ import pytest
 
 from sagehen.gateway.peers import door_connection
 from sagehen.gateway.peers.messages import PeerRoute, decode_failure, encode_head
+from sagehen.gateway.routing import slot_queue
 from sagehen.link.frames import (
     ANSWER,
     BUSY,
@@ -208,3 +209,29 @@ async def test_a_silent_gateway_is_asked_and_then_cut_off(held, eventually):
     peer.pipe.protocol.look()
     assert peer.pipe.was_aborted
     await eventually(lambda: held.nodes.have_nothing_left)
+
+
+async def test_a_slot_that_was_granted_early_and_is_released_goes_to_the_next(
+    held, eventually, monkeypatch
+):
+    # Other gateways of the node free no slots: nothing is to be seen by looking again.
+    monkeypatch.setattr(slot_queue, "POLL_SECONDS", 1000.0)
+    peer = Peer(held.house)
+    peer.request(1)
+    peer.reserve(11, age=30.0)
+    peer.reserve(12, age=20.0)
+    peer.reserve(13, age=10.0)
+    # Two ends while others wait: from then on the node knows how long its requests take.
+    for number, reservation in ((2, 11), (3, 12)):
+        await eventually(lambda: held.container.waiting)
+        held.container.let_go()
+        await eventually(lambda reservation=reservation: reservation in peer.numbers(GRANT))
+        peer.request(number, reservation=reservation)
+    peer.reserve(14, age=9.0)
+    peer.reserve(15, age=8.0)
+    await eventually(lambda: held.container.waiting and 13 in peer.numbers(GRANT))
+    assert [frame[4] for frame in peer.of(GRANT)][-1] == b"", "early: without an instance"
+    peer.send(encode_frame(RELEASE, 13))
+    await eventually(lambda: 14 in peer.numbers(GRANT))
+    assert len(held.container.asked) == 3, "while the only slot is taken"
+    assert 15 not in peer.numbers(GRANT)
