@@ -230,6 +230,10 @@ class EndpointPass:
             settled=not (start or stop) and _at_rest(rows),
         )
 
+    def take_over(self) -> None:
+        """Call it before the first pass after another control has led."""
+        self._routes.read_again()
+
     def stand_by(self, leader: str, address: str | None = None) -> None:
         """Empty the routes while `leader` works on the endpoints: its instances cannot be reached
         from here, but by its gateways at `address`."""

@@ -227,6 +227,10 @@ class RouteFile:
     def leaving(self) -> dict[str, tuple[int, ...]]:
         return self._published.leaving if self._published else {}
 
+    def read_again(self) -> None:
+        """Another leader may have had its table written here: its columns are in force."""
+        self._published = _read(self._path)
+
     def publish(
         self,
         routes: dict[str, Route],
