@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
 from sagehen.frame.routes import RoutingStrategy
@@ -109,6 +110,7 @@ class Gateway:
         self.credits = [NodeCredits(node.slots, node.slots) for node in simulation.nodes]
         self.number_of = {id(each): at for at, each in enumerate(self.credits)}
         self.waiting: deque[Request] = deque()
+        self.numbers = count(1)
         self.reservations: Reservations[Request, NodeCredits] = Reservations()
 
     def arrives(self, request: Request) -> None:
@@ -128,7 +130,8 @@ class Gateway:
         simulation.outcome.queued += 1
         chosen = choose_nodes_to_reserve(self.credits, simulation.random.random)
         for credits in chosen:
-            number = self.reservations.add(request, credits)
+            number = next(self.numbers)
+            self.reservations.add(request, credits, number)
             node = self.number_of[id(credits)]
             simulation.message(
                 self.number, node, simulation.nodes[node].reserve, self, number, request.arrived

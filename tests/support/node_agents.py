@@ -147,6 +147,9 @@ class FakeNode:
         if instance_id in self.states:
             self.set_state(instance_id, InstanceState.STOPPING)
 
+    async def keep_warm(self, images) -> None:
+        await self._call("warm", *images)
+
     async def jobs(self, since=None, wait_seconds=0) -> JobList:
         await self._changes(since, wait_seconds)
         return JobList(version=self._version, jobs=tuple(self.job_reports.values()))

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["CONTAINER_NAME", "children_with", "container_pid", "container_pids"]
+__all__ = [
+    "CONTAINER_NAME",
+    "children_with",
+    "container_pid",
+    "container_pids",
+    "fork_server_pids",
+]
+
+FORK_SERVER = b"sagehen.agent.launchers.fork_server"
 
 
 def children_with(word: str, of: int | None = None) -> list[psutil.Process]:
@@ -49,8 +57,27 @@ def container_pid(name: str) -> int:
 def container_pids(agent: int) -> list[int]:
     """The PIDs of the containers' main processes, children of the agent."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        return [one.pid for one in psutil.Process(agent).children() if not _is_first(one.pid)]
+        return [
+            one.pid
+            for one in psutil.Process(agent).children()
+            if not _is_first(one.pid) and not _is_fork_server(one.pid)
+        ]
     return []
+
+
+def fork_server_pids(agent: int) -> list[int]:
+    """The PIDs of the agent's fork servers."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        children = psutil.Process(agent).children()
+        return [one.pid for one in children if _is_fork_server(one.pid)]
+    return []
+
+
+def _is_fork_server(pid: int) -> bool:
+    try:
+        return FORK_SERVER in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _is_first(pid: int) -> bool:

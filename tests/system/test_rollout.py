@@ -5,6 +5,7 @@ import json
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -151,7 +152,7 @@ def test_capacity_grows_and_shrinks(deploy):
 
 
 def held_by(gates: Path) -> str:
-    """The code of a model that says who it is, to `hold` when the file `open` is there."""
+    """The code of a model that says who it is, and to `hold` goes on when `open` is there."""
     return (
         CONTAINER_NAME
         + f"""
@@ -161,13 +162,22 @@ from pathlib import Path
 def model_fn(d):
     return container_name()
 def transform_fn(model, data, content_type, accept):
-    if "hold" in str(data):
-        Path({str(gates)!r}, "begun-" + model.replace("/", "_")).touch()
-        while not Path({str(gates)!r}, "open").exists():
-            time.sleep(0.01)
-    return model, "text/plain"
+    return (held(model) if "hold" in str(data) else model), "text/plain"
+def held(model):
+    yield model
+    Path({str(gates)!r}, "begun-" + model.replace("/", "_")).touch()
+    while not Path({str(gates)!r}, "open").exists():
+        time.sleep(0.01)
+    yield " ends"
 """
     )
+
+
+def stream(deploy, name: str, body: str) -> str:
+    answer = deploy.runtime.invoke_endpoint_with_response_stream(
+        EndpointName=name, Body=body, ContentType="application/json"
+    )
+    return b"".join(event["PayloadPart"]["Bytes"] for event in answer["Body"]).decode()
 
 
 def agent_states(server) -> dict[str, InstanceState]:
@@ -176,8 +186,9 @@ def agent_states(server) -> dict[str, InstanceState]:
 
 
 def test_an_instance_that_leaves_ends_its_requests_first(deploy, server, gates):
-    """Scaled in from three to one, while two have a request: the idle one goes, one of the others
-    takes what comes, and the third answers what it has. Then it goes, too."""
+    """Scaled in from three to one, while two have a request, one of them a stream: the idle one
+    goes, one of the others takes what comes, and the third answers what it has. Then it goes, too.
+    """
     routing = {"RoutingStrategy": "LEAST_OUTSTANDING_REQUESTS"}
     deploy.endpoint("draining", held_by(gates), InitialInstanceCount=3, RoutingConfig=routing)
     status = json.loads(server.get("/_sagehen/status"))
@@ -190,9 +201,9 @@ def test_an_instance_that_leaves_ends_its_requests_first(deploy, server, gates):
 
     with ThreadPoolExecutor(2) as pool:
         held = []
-        for number in (1, 2):
-            held.append(pool.submit(deploy.invoke, "draining", '"hold"'))
-            eventually(lambda number=number: len(list(gates.glob("begun-*"))) == number)
+        for ask in (deploy.invoke, partial(stream, deploy)):
+            held.append(pool.submit(ask, "draining", '"hold"'))
+            eventually(lambda: len(list(gates.glob("begun-*"))) == len(held))
         try:
             deploy.sagemaker.update_endpoint_weights_and_capacities(
                 EndpointName="draining",
@@ -209,9 +220,9 @@ def test_an_instance_that_leaves_ends_its_requests_first(deploy, server, gates):
             assert not any(one.done() for one in held)
         finally:
             (gates / "open").touch()
-        names = {one.result(60) for one in held}
-    assert len(names) == 2
-    assert answers < names
+        ends = {one.result(60) for one in held}
+    assert len(ends) == 2
+    assert {f"{name} ends" for name in answers} < ends
     eventually(lambda: len(present()) == 1)
     assert set(present().values()) == {InstanceState.IN_SERVICE}
 

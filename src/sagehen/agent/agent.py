@@ -4,7 +4,15 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -18,11 +26,13 @@ from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.leftovers import clear_leftovers, prune_job_logs, prune_logs
 from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.jobs.jobs import JobAttempts
+from sagehen.agent.launchers.fork_servers import ForkServers
 from sagehen.agent.launchers.launcher import Launcher
 from sagehen.agent.launchers.own_network import NO_NETWORKS, NetworkSupport
 from sagehen.agent.launchers.process import ProcessLauncher
 from sagehen.agent.messages import InstanceList, JobSample, LoadedModel, Sample
 from sagehen.agent.node import Node, Pace
+from sagehen.agent.warm_images import WarmImages
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.base.home import Home
@@ -112,6 +122,7 @@ class Agent:
         gpus: GpuPool | None = None,
         pace: Pace | None = None,
         networks: NetworkSupport = NO_NETWORKS,
+        fork_servers: ForkServers | None = None,
         problems: Callable[[], Awaitable[list[str]]] | None = None,
         check_lease: Callable[[], None] = lambda: None,
     ) -> None:
@@ -147,6 +158,10 @@ class Agent:
                 check_lease=check_lease,
             )
         )
+        self._warm_images: WarmImages | None = None
+        if fork_servers is not None:
+            environments = self._node.image_environments
+            self._warm_images = WarmImages(settings, environments, fork_servers)
         self._problems = problems
         self._instances: dict[str, Instance] = {}
         self._stops: set[asyncio.Task[None]] = set()
@@ -164,6 +179,8 @@ class Agent:
         """Stops instances and interrupts jobs; takes about 40 s at most."""
         self._stopping = True
         self._changes.close()
+        if self._warm_images is not None:
+            await self._warm_images.close()
         self._node.image_environments.close()
         await asyncio.gather(
             self.jobs.close(), *(instance.stop() for instance in self._instances.values())
@@ -263,6 +280,11 @@ class Agent:
     ) -> None:
         """Raises NotFound."""
         self._find(instance_id).touch_models(names, released, hostname)
+
+    def keep_warm(self, images: Sequence[str]) -> None:
+        """Prepares for starts of containers of these images, and of no others."""
+        if self._warm_images is not None and not self._stopping:
+            self._warm_images.request(images)
 
     async def samples(self) -> list[Sample]:
         """Measures the instances of endpoints."""

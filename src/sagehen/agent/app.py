@@ -17,6 +17,7 @@ from sagehen.agent.messages import (
     JobSample,
     LoadRequest,
     TouchRequest,
+    WarmRequest,
 )
 from sagehen.base.concurrency import first_of
 from sagehen.base.errors import (
@@ -157,6 +158,7 @@ def create_app(agent: Agent, missing_walls: Sequence[str] = ()) -> Starlette:
                 methods=["POST"],
             ),
             *job_routes(agent.jobs, agent.job_samples),
+            Route("/warm-images", routes.put_warm_images, methods=["PUT"]),
             Route("/metrics", routes.metrics, methods=["GET"]),
             Route("/problems", routes.problems, methods=["GET"]),
             Route("/gpus", routes.list_gpus, methods=["GET"]),
@@ -206,6 +208,10 @@ class _Routes:
         self._agent.touch_models(
             ids["id"], touch.model_names, touch.given_back, ids.get("hostname")
         )
+        return Response(status_code=204)
+
+    async def put_warm_images(self, request: Request) -> Response:
+        self._agent.keep_warm((await read_body(request, WarmRequest)).images)
         return Response(status_code=204)
 
     async def metrics(self, request: Request) -> Response:

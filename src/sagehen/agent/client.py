@@ -1,7 +1,7 @@
 """Control's client of this machine's agent, over its Unix socket, and of other machines' agents,
 over TLS."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlencode
@@ -15,6 +15,7 @@ from sagehen.agent.messages import (
     LoadedModel,
     LoadRequest,
     Sample,
+    WarmRequest,
 )
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
@@ -62,6 +63,11 @@ class AgentClient:
         response = await self._request("DELETE", f"/instances/{quote(instance_id, safe='')}")
         if response.status != 404:
             self._check(response)
+
+    async def keep_warm(self, images: Sequence[str]) -> None:
+        """Has the node prepare for starts of containers of these images, and of no others."""
+        body = msgspec.json.encode(WarmRequest(images=tuple(images)))
+        self._check(await self._request("PUT", "/warm-images", body))
 
     async def load_model(
         self, instance_id: str, target_model: str, wait_seconds: float = 60

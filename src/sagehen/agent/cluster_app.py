@@ -4,8 +4,7 @@ It is the API of the Unix socket, and more: the node, control's lease and the ro
 request names the epoch of the control that sends it; those of earlier leaders are refused.
 """
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -51,13 +50,12 @@ class RouteTableFile:
 def create_cluster_app(
     agent_app: ASGIApp,
     lease: ControlLease,
-    describe: Callable[[], NodeDescription],
+    describe: Callable[[], Awaitable[NodeDescription]],
     specs: Callable[[], RunningSpecs],
     routes_file: Path,
 ) -> ASGIApp:
     """Args:
     agent_app: answers all other paths.
-    describe: describes the node; blocks.
     routes_file: which the node's gateways follow.
     """
     routes = _Routes(lease, describe, specs, RouteTableFile(routes_file))
@@ -78,7 +76,7 @@ class _Routes:
     def __init__(
         self,
         lease: ControlLease,
-        describe: Callable[[], NodeDescription],
+        describe: Callable[[], Awaitable[NodeDescription]],
         specs: Callable[[], RunningSpecs],
         table: RouteTableFile,
     ) -> None:
@@ -88,7 +86,7 @@ class _Routes:
         self._table = table
 
     async def describe_node(self, request: Request) -> Response:
-        return answer_json(await asyncio.to_thread(self._describe))
+        return answer_json(await self._describe())
 
     async def list_specs(self, request: Request) -> Response:
         return answer_json(self._specs())

@@ -12,6 +12,7 @@ __all__ = [
     "LoadedModel",
     "Sample",
     "TouchRequest",
+    "WarmRequest",
 ]
 
 
@@ -43,6 +44,12 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     """False if the model is unloaded when its lease is released: request it each time"""
 
 
+class WarmRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The images of all containers that calls may start at any time."""
+
+    images: tuple[str, ...]
+
+
 class TouchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Models used and leases released since the last request."""
 
@@ -59,7 +66,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     variant: str
     instance: str
     value: float
-    limit: str | None = None
+    detail: str | None = None
+    """the value of the metric's last dimension, if it has more than the instance's"""
 
 
 class JobSample(msgspec.Struct, frozen=True, kw_only=True):

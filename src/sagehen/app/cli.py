@@ -12,6 +12,7 @@ from sagehen import __version__
 from sagehen.app.commands.api_keys import key_app
 from sagehen.app.commands.async_queues import async_app
 from sagehen.app.commands.backups import adopt, backup, restore
+from sagehen.app.commands.cluster import cluster_app
 from sagehen.app.commands.environment import EnvCommand, env
 from sagehen.app.commands.inference_service import inference_service_app
 from sagehen.app.commands.jobs import jobs_app
@@ -39,17 +40,26 @@ HostOption = Annotated[
     str | None, typer.Option(help="The address to listen on; 127.0.0.1 by default.")
 ]
 
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        help="The cluster to belong to: the address of a Ray cluster, `local:3` for a small one on "
+        "this machine, or `state` for the servers that share the state. None by default."
+    ),
+]
+
 
 @app.command()
 def up(
     home: HomeOption = None,
     port: PortOption = None,
     host: HostOption = None,
+    cluster: ClusterOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Run a server in the foreground, until Ctrl-C."""
     with plain_errors():
-        settings = load_settings(config, home=home, port=port, host=host)
+        settings = load_settings(config, home=home, port=port, host=host, cluster=cluster)
         from sagehen.app.commands.serving import run_server
 
         run_server(settings)
@@ -98,6 +108,7 @@ app.add_typer(transform_app, name="transform")
 app.add_typer(offline_results_app, name="offline-results")
 app.add_typer(async_app, name="async")
 app.add_typer(scaling_app, name="scaling")
+app.add_typer(cluster_app, name="cluster")
 app.add_typer(key_app, name="api-key")
 app.add_typer(inference_service_app, name="inference-service")
 app.command("apply")(apply)

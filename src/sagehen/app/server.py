@@ -6,23 +6,39 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from sagehen.app.cluster import NodeSetup, join_as_server, own_host, prepare_node
 from sagehen.app.supervisor import Role, Supervisor
 from sagehen.base.address import client_url, reachable_urls
 from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.credentials import Credentials, load_credentials, make_credentials, make_token
 from sagehen.base.errors import Unavailable
+from sagehen.base.extras import require_library
 from sagehen.base.home import Home, keeping_private, locked, prepare_home
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import partition_of
 from sagehen.gateway.routing.inflight import clear_row, create_inflight_table
 from sagehen.state.opening import open_state, sqlite_file
 
-__all__ = ["RunningServer", "choose_partition", "client_url", "running_server"]
+__all__ = [
+    "RunningServer",
+    "choose_partition",
+    "client_url",
+    "listening",
+    "make_agent",
+    "make_gateways",
+    "running_server",
+]
 
 READY_TIMEOUT_SECONDS = 60.0
 _READY_POLL_SECONDS = 0.03
@@ -61,15 +77,23 @@ async def running_server(
 
         open_remote(settings)  # here a wrong setting can be reported plainly
     home = prepare_home(settings.home)
-    with keeping_private() as umask, locked(home), _listening(settings) as listeners:
+    with (
+        keeping_private() as umask,
+        locked(home),
+        listening(settings) as listeners,
+        ExitStack() as stack,
+    ):
         home.address.unlink(missing_ok=True)  # left by a killed server
         # The old instances are gone, and another server may serve the endpoints.
         home.routes.unlink(missing_ok=True)
         await asyncio.to_thread(open_state, settings)
+        port = listeners[0].getsockname()[1]
+        node = stack.enter_context(await asyncio.to_thread(_node_of, settings, home, port))
         credentials = await asyncio.to_thread(_make_keys, settings, home, report)
-        url = client_url(settings.host, listeners[0].getsockname()[1])
+        url = client_url(settings.host, port)
         create_inflight_table(home.inflight_table, len(listeners))
-        roles = (*_gateways(home, listeners), Role("control", forewarned=True), Role("agent"))
+        control = Role("control", forewarned=True)
+        roles = (*make_gateways(home, listeners, node), control, *_ray(settings), make_agent(node))
         chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
         partition = await asyncio.to_thread(choose_partition, settings)
         process_settings = settings.model_copy(update={**chosen, "partition": partition})
@@ -124,13 +148,37 @@ def choose_partition(settings: Settings) -> str:
     return stored or partition_of(settings.region)
 
 
-def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
-    """Makes a role for each socket, with its own row of the inflight table."""
+def _node_of(settings: Settings, home: Home, port: int) -> AbstractContextManager[NodeSetup | None]:
+    """Joins the cluster that the settings name, if any."""
+    if settings.cluster is None:
+        return nullcontext()
+    join_as_server(settings, home)
+    return prepare_node(home, own_host(settings), port)
+
+
+def _ray(settings: Settings) -> list[Role]:
+    """The process that speaks with Ray, where the cluster is one of Ray's."""
+    if settings.cluster in (None, "state"):
+        return []
+    require_library("ray", "Ray", "ray")
+    return [Role("ray")]
+
+
+def make_agent(node: NodeSetup | None) -> Role:
+    return Role("agent", sockets=() if node is None else (node.agent_listener,))
+
+
+def make_gateways(
+    home: Home, listeners: Sequence[socket.socket], node: NodeSetup | None
+) -> list[Role]:
+    """Makes a role for each socket, with its own row of the inflight table. Gateways of a cluster
+    share the listener for other nodes."""
+    peers = () if node is None else (node.peer_listener,)
     return [
         Role(
             "gateway",
             number=row,
-            sockets=(listener,),
+            sockets=(listener, *peers),
             on_death=partial(clear_row, home.inflight_table, row),
         )
         for row, listener in enumerate(listeners)
@@ -138,7 +186,7 @@ def _gateways(home: Home, listeners: Sequence[socket.socket]) -> list[Role]:
 
 
 @contextmanager
-def _listening(settings: Settings) -> Iterator[list[socket.socket]]:
+def listening(settings: Settings) -> Iterator[list[socket.socket]]:
     host, port = settings.host, settings.port
     with ExitStack() as stack:
         try:

@@ -20,6 +20,7 @@ EXTRAS: Final = {
     "huggingface": ("torch>=2.4", "transformers>=4.57"),
     "docker": ("docker>=7.1",),
     "parquet": ("pyarrow>=17",),
+    "ray": ("ray>=2.55",),
     "postgres": ("psycopg[binary]>=3.2",),
     "demo": ("scikit-learn>=1.5", "xgboost-cpu>=3.0.5,<3.1"),
 }

@@ -106,6 +106,10 @@ class Home:
         return self.run / "control.sock"
 
     @property
+    def ray_socket(self) -> Path:
+        return self.run / "ray.sock"
+
+    @property
     def agent_socket(self) -> Path:
         return self.run / "agent.sock"
 

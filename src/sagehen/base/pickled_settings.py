@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["pickle_settings", "unpickle_settings"]
+__all__ = ["pickle_settings", "unpickle_settings", "with_values"]
 
 
 class _UnpickledSettings:
@@ -54,6 +54,15 @@ def unpickle_settings(stream: BinaryIO) -> "Settings":
     """Reads settings from `pickle_settings`. Hazard: unpickles, so trust the source."""
     values, late = pickle.load(stream)
     return cast("Settings", _UnpickledSettings(values, late))
+
+
+def with_values(pickled: bytes, **changes: Any) -> bytes:
+    """Returns pickled settings with other plain values. Hazard: as of `unpickle_settings`."""
+    values, late = pickle.loads(pickled)
+    unknown = changes.keys() - values.keys()
+    if unknown:
+        raise AttributeError(f"There are no such plain settings: {sorted(unknown)}.")
+    return pickle.dumps(({**values, **changes}, late))
 
 
 def _setting_names(settings: "Settings") -> Iterator[str]:

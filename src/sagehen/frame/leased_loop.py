@@ -7,6 +7,7 @@ A timed wake takes no turn if nothing was left to do and nothing was committed s
 
 import asyncio
 import logging
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
@@ -45,6 +46,8 @@ class LeasedLoop(ABC):
         self._lease = leadership.lease(lease_name)
         self._wake = Wake()
         self._idle = IdleCheck(database.commits, clock)
+        self._due_at = math.inf
+        """when a turn is due though nothing was committed; seconds, monotonic"""
         self._waits = False
         """another control holds the lease, and this is logged"""
         self._backoff = Backoff(FIRST_ERROR_SECONDS, LONGEST_ERROR_SECONDS)
@@ -59,6 +62,11 @@ class LeasedLoop(ABC):
     async def step(self) -> float | None:
         """Returns the seconds until the next step, or None if nothing is left to do until a change.
         Raises LeaseLost."""
+
+    def due_in(self, seconds: float) -> None:
+        """Has a turn taken then, for a step that leaves nothing to do before: else the loop would
+        look each second."""
+        self._due_at = self._clock.monotonic() + seconds
 
     async def stand_by(self) -> None:  # noqa: B027
         """Does this control's own duties while another control reconciles."""
@@ -83,8 +91,9 @@ class LeasedLoop(ABC):
     async def _turn_or_back_off(self) -> float:
         """Returns the seconds until the next turn."""
         try:
-            if not self._wake.is_set and self._idle.is_idle and await self._hold_lease():
-                return LONGEST_REST_SECONDS
+            is_idle = self._until_due() > 0 and self._idle.is_idle
+            if not self._wake.is_set and is_idle and await self._hold_lease():
+                return self._until_due()
             try:
                 wait = await self.turn()
             finally:
@@ -110,14 +119,19 @@ class LeasedLoop(ABC):
         """Steps if the lease is held; returns the seconds until the next turn. Raises LeaseLost."""
         self._wake.clear()
         self._idle.begin()
+        self._due_at = math.inf
         if not await self._hold_lease():
             await self.stand_by()
             return LONGEST_REST_SECONDS
         wait = await self.step()
         if wait is None:
             self._idle.end()
-            return LONGEST_REST_SECONDS
+            return self._until_due()
         return min(wait, LONGEST_REST_SECONDS)
+
+    def _until_due(self) -> float:
+        """Returns how long to rest at most."""
+        return max(0.0, min(LONGEST_REST_SECONDS, self._due_at - self._clock.monotonic()))
 
     async def _hold_lease(self) -> bool:
         held = await self._lease.hold()

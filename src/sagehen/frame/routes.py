@@ -123,6 +123,8 @@ class OnDemandRoute(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     provisioned_concurrency: int = 0
     inflight_column: int | None = None
     """of all requests to a serverless variant, wherever they are"""
+    start_failure: str | None = None
+    """why an instance did not start; it is tried again"""
 
 
 class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from sagehen.gateway.leader_proxy import Leader
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.metrics.request_metrics import AccessLog
 from sagehen.gateway.multimodel.model_leases import ModelLeases
+from sagehen.gateway.peers.cluster import join_cluster
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.gateway.routing.offline_answers import OfflineStores
@@ -49,6 +50,8 @@ def _write_to_stderr(text: str) -> None:
 
 
 def _end_reason(home: Home, instance: RoutedInstance) -> str | None:
+    if instance.is_remote:
+        return ""  # its node is gone, and knows alone
     return read_end(home.container_end(instance.instance_id), instance.run_id)
 
 
@@ -72,8 +75,10 @@ def make_gateway(
     hits = counters.limit_hits
     offline = OfflineStores(home.offline_results)
     starts = Starts(control, clock, lambda: routes.refresh())
+    cluster = join_cluster(home, clock, inflight, rng.random)
+    peers = None if cluster is None else cluster.peers
     leader = Leader(clock)
-    routes = Routes(home.routes, counters, clock, inflight, offline, starts, leader.follow)
+    routes = Routes(home.routes, counters, clock, inflight, offline, starts, peers, leader.follow)
     models = ModelLeases(agent)
     sessions = Sessions(home.sessions, clock)
     errors = ErrorFactory(settings.account_id, settings.region, settings.partition or "")
@@ -103,4 +108,8 @@ def make_gateway(
     server = GatewayServer(
         RequestDispatcher(context, control, leader), clock, rng, ClientLimits.of(settings), hits
     )
-    return Gateway(server, context, routes, counters, control, agent, clock, starts, leader)
+    if cluster is not None:
+        cluster.open_door(context, routes)
+    return Gateway(
+        server, context, routes, counters, control, agent, clock, starts, leader, cluster
+    )

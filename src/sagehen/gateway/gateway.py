@@ -18,6 +18,7 @@ from sagehen.gateway.client.limits import RESERVE, ClientLimits, Limit, LimitHit
 from sagehen.gateway.invocation.context import InvocationContext
 from sagehen.gateway.leader_proxy import Leader
 from sagehen.gateway.metrics.counters import Counters
+from sagehen.gateway.peers.cluster import LOOK_SECONDS, Cluster
 from sagehen.gateway.periodic_tasks import PeriodicTask, PeriodicTasks, repeat
 from sagehen.gateway.routing.routes import Routes
 from sagehen.gateway.routing.starts import Starts
@@ -184,9 +185,12 @@ class Gateway:
         clock: Clock,
         starts: Starts,
         leader: Leader,
+        cluster: Cluster | None = None,
     ) -> None:
         self._server = server
         self._leader = leader
+        self._cluster = cluster
+        """where this machine is a node of one"""
         self._context = context
         self._starts = starts
         self._routes = routes
@@ -212,8 +216,13 @@ class Gateway:
         )
         context.active.on_first = self._tasks.wake
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Serves until SIGTERM or SIGINT, then finishes accepted requests."""
+    async def serve(
+        self, listener: socket.socket, peer_listener: socket.socket | None = None
+    ) -> None:
+        """Serves until SIGTERM or SIGINT, then finishes accepted requests.
+
+        `peer_listener`: for the gateways of other nodes.
+        """
         _open_more_files()
         # Objects made so far live as long as the process: no need to scan them.
         gc.collect()
@@ -224,11 +233,13 @@ class Gateway:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ending.set)
-        async with self.running(listener):
+        async with self.running(listener, peer_listener):
             await ending.wait()
 
     @asynccontextmanager
-    async def running(self, listener: socket.socket) -> AsyncIterator[None]:
+    async def running(
+        self, listener: socket.socket, peer_listener: socket.socket | None = None
+    ) -> AsyncIterator[None]:
         """Serves while the block runs, then finishes accepted requests.
 
         Processes may share a socket, or each have its own with SO_REUSEPORT.
@@ -238,11 +249,15 @@ class Gateway:
         server = await loop.create_server(
             self._server.make_connection, sock=listener, backlog=BACKLOG
         )
+        if self._cluster is not None and peer_listener is not None:
+            await self._cluster.listen(peer_listener)
         tasks = [loop.create_task(work) for work in self._background_work()]
         try:
             yield
         finally:
             server.close()
+            if self._cluster is not None:
+                self._cluster.stop_listening()
             await self._drain()
             for task in tasks:
                 task.cancel()
@@ -254,15 +269,23 @@ class Gateway:
             await self._starts.stop()
             for pool in self._pools():
                 pool.abort()
+            if self._cluster is not None:
+                self._cluster.abort()
 
     async def _drain(self) -> None:
         self._server.drain()
         end = self._clock.monotonic() + DRAIN_SECONDS
-        while self._server.connections and self._clock.monotonic() < end:
+        while self._is_serving and self._clock.monotonic() < end:
             self._server.sweep()
             await self._clock.sleep(DRAIN_POLL_SECONDS)
         self._context.active.shut_down()
         self._server.abort()
+
+    @property
+    def _is_serving(self) -> bool:
+        """Whether clients, or other nodes, wait for answers."""
+        cluster = self._cluster
+        return bool(self._server.connections) or (cluster is not None and cluster.is_serving)
 
     def _background_work(self) -> list[Coroutine[None, None, None]]:
         context = self._context
@@ -271,6 +294,8 @@ class Gateway:
             (REPORT_SECONDS, self._report_counters),
             (REPORT_SECONDS, partial(context.models.report_use, REPORT_TIMEOUT_SECONDS)),
         ]
+        if self._cluster is not None:
+            slow.append((LOOK_SECONDS, self._cluster.look))
         if context.access_log is not None:
             slow.append((ACCESS_LOG_SECONDS, context.access_log.flush))
         return [self._tasks.run(), *(repeat(self._clock, *task) for task in slow)]

@@ -46,7 +46,7 @@ class LinkClient:
         self._waiting: deque[LinkWaiter] = deque()
         self._opening: asyncio.Task[None] | None = None
         self._closed = False
-        self._opened = count(1)
+        self._marks_files = count(1)
         self.parsed_lines = AnswerLines()
         self.slots_changed = slots_changed
 
@@ -134,21 +134,20 @@ class LinkClient:
             self._opening = None
         if stream is not None and stream.is_open:
             self._stream = stream
+            self._opened_stream(stream)
             self.call_ended(stream)
         else:
-            self._refuse_waiting()
+            self._open_failed()
+
+    def _opened_stream(self, stream: ClientStream) -> None:
+        """Called before requests are sent."""
+
+    def _open_failed(self) -> None:
+        self._refuse_waiting()
 
     async def _open_stream(self) -> ClientStream:
         """Raises OSError or LinkError."""
-        marks = self._make_marks()
-        try:
-            stream = await connect_to_unix_socket(
-                self._path, lambda: ClientStream(self, marks), self._clock
-            )
-        except BaseException:
-            if marks is not None:
-                marks.close()
-            raise
+        stream = await self._connect()
         try:
             reason = await stream.opened
         except BaseException:
@@ -158,8 +157,20 @@ class LinkClient:
             raise LinkError(reason)
         return stream
 
+    async def _connect(self) -> ClientStream:
+        """Raises OSError."""
+        marks = self._make_marks()
+        try:
+            return await connect_to_unix_socket(
+                self._path, lambda: ClientStream(self, marks), self._clock
+            )
+        except BaseException:
+            if marks is not None:
+                marks.close()
+            raise
+
     def _make_marks(self) -> BegunMarks | None:
-        path = Path(f"{self._path}.begun-{getpid()}-{next(self._opened)}")
+        path = Path(f"{self._path}.begun-{getpid()}-{next(self._marks_files)}")
         try:
             return BegunMarks(path)
         except OSError as error:

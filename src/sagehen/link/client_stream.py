@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sagehen.link.begun_marks import INDEX_BITS, MAX_INDEX, BegunMarks
 from sagehen.link.call import AnswerError, LinkCall
@@ -59,6 +59,8 @@ class ClientStream(FrameStream):
         "parsed_lines",
     )
 
+    call_class: ClassVar[type[LinkCall]] = LinkCall
+
     def __init__(self, client: "LinkClient", marks: BegunMarks | None) -> None:
         super().__init__()
         self._client = client
@@ -95,7 +97,7 @@ class ClientStream(FrameStream):
             self._next_index += 1
         else:
             return None
-        call = self._calls[number] = LinkCall(self, number)
+        call = self._calls[number] = self.call_class(self, number)
         return call
 
     def cancel(self, number: int) -> None:
@@ -127,8 +129,11 @@ class ClientStream(FrameStream):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        settings = {"versions": [VERSION], "begun": self._marks.name if self._marks else None}
-        self._transport.write(PREFACE + encode_settings(HELLO, settings))
+        self._transport.write(PREFACE + encode_settings(HELLO, self._hello()))
+
+    def _hello(self) -> dict[str, Any]:
+        """Returns the settings of the handshake."""
+        return {"versions": [VERSION], "begun": self._marks.name if self._marks else None}
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.opened.done():

@@ -13,10 +13,14 @@ from sagehen.base.errors import SagehenError
 
 __all__ = [
     "ANSWER",
+    "BUSY",
     "CANCEL",
     "DATA",
     "END",
+    "FAILURE",
     "FRAME_HEAD_BYTES",
+    "FREE",
+    "GRANT",
     "HELLO",
     "INLINE_BYTES",
     "LARGE_ANSWER",
@@ -24,9 +28,14 @@ __all__ = [
     "MAX_HEAD_BYTES",
     "MAX_PAYLOAD_BYTES",
     "MAX_REASON_BYTES",
+    "PING",
     "PREFACE",
     "REFUSAL",
+    "RELEASE",
     "REQUEST",
+    "RESERVE",
+    "ROUTE",
+    "SESSION",
     "SLOTS",
     "VERSION",
     "WELCOME",
@@ -62,7 +71,18 @@ WINDOW = 8
 CANCEL = 9
 SLOTS = 10
 REFUSAL = 11
-_LAST_KIND = REFUSAL
+
+# Between gateways of a cluster only.
+ROUTE = 12
+RESERVE = 13
+GRANT = 14
+RELEASE = 15
+BUSY = 16
+FREE = 17
+FAILURE = 18
+PING = 19
+SESSION = 20
+_LAST_KIND = SESSION
 
 END = 1
 """flag of the last DATA frame"""

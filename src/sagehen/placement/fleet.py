@@ -23,7 +23,7 @@ from sagehen.frame.container_specs import (
     InstanceState,
 )
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
-from sagehen.frame.nodes import RunningSpecs
+from sagehen.frame.nodes import Resources, RunningSpecs
 from sagehen.frame.routes import NodeRoute
 from sagehen.placement.assignments import Assignments
 from sagehen.placement.choice import Workload
@@ -128,6 +128,14 @@ class Fleet(NodeQuestions):
             node.node_id: NodeRoute(peer_address=node.record.peer_address) for node in self.nodes
         }
 
+    def reservations(self) -> list[tuple[str, Resources, str]]:
+        """Returns what runs or waits, what it needs, and its node; empty while it waits."""
+        assignments = self._assignments
+        return [
+            (key, workload.resources, assignments.node_of(key) or "")
+            for key, workload in assignments.workloads.items()
+        ]
+
     @property
     def leaving(self) -> frozenset[str]:
         """Returns the instances of endpoints on nodes that are drained."""
@@ -162,6 +170,13 @@ class Fleet(NodeQuestions):
         for node in self.nodes:
             if node.is_alive and (instance_id in node.instances or node.node_id == assigned):
                 await node.call(node.agent.delete_instance(instance_id))
+
+    async def keep_warm(self, images: Sequence[str]) -> None:
+        """Tells all nodes that answer. Each pass of the reconciler repeats it."""
+        self._require_ready()
+        for node in self.nodes:
+            if node.is_alive:
+                await node.call(node.agent.keep_warm(images))
 
     async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList:
         self._require_ready_for_jobs()

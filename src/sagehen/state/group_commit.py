@@ -16,6 +16,7 @@ from sqlalchemy.exc import OperationalError
 
 from sagehen.base.errors import Unavailable
 from sagehen.state.database import Database
+from sagehen.state.deadlocks import retry_deadlocks
 
 __all__ = ["CoalescingWriter", "GroupCommit", "attempt"]
 
@@ -27,7 +28,6 @@ _Pending = tuple[Callable[[Connection], Any], Future[Any]]
 _Outcome = tuple[Future[Any], Any, Exception | None]
 
 MAX_GROUP = 128
-MAX_ATTEMPTS = 5
 
 
 class GroupCommit:
@@ -96,24 +96,17 @@ class GroupCommit:
             else:
                 done.set_exception(fault)
 
-    def _commit(self, group: Sequence[_Pending], attempts: int = MAX_ATTEMPTS) -> list[_Outcome]:
-        try:
+    def _commit(self, group: Sequence[_Pending]) -> list[_Outcome]:
+        def commit() -> list[_Outcome]:
             with self.database.write() as connection:
                 return [(done, *attempt(connection, work)) for work, done in group]
-        except OperationalError as error:
-            if attempts <= 1 or not _is_deadlock(error):
-                raise
-        return self._commit(group, attempts - 1)
+
+        return retry_deadlocks(commit)
 
     def _take_group(self) -> list[_Pending]:
         count = min(len(self._pending), MAX_GROUP)
         group = [self._pending.popleft() for _ in range(count)]
         return [pending for pending in group if pending[1].set_running_or_notify_cancel()]
-
-
-def _is_deadlock(error: OperationalError) -> bool:
-    """Whether the database ended a deadlock or a serialization conflict: a retry helps."""
-    return getattr(error.orig, "sqlstate", None) in ("40P01", "40001")
 
 
 def attempt(

@@ -74,12 +74,14 @@ async def test_an_instance_comes_and_goes(client: AgentClient, make_spec: MakeSp
     assert report is not None
     assert report.address is not None
     before = await client.instances()
+    await client.keep_warm(["python"])  # without fork servers, nothing comes of it
     await client.put_instance(make_spec())
     assert await client.instances() == before, "an equal spec changes nothing"
     samples = await client.metrics()
     assert {sample.name for sample in samples} == {
         "InstanceMemoryBytes",
         "InstanceLimitHits",
+        "ContainerStarts",
         "CPUUtilization",
         "MemoryUtilization",
         "DiskUtilization",

@@ -53,6 +53,10 @@ class FewAnswers:
         return []
 
 
+async def describe():
+    return DESCRIPTION
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     """Folders of the nodes `one` and `two`, and of a stranger that is called `two` elsewhere."""
@@ -72,9 +76,7 @@ def routes_file(tmp_path):
 @pytest.fixture
 async def address(certificates, tmp_path, routes_file):
     lease = ControlLease("run-1", tmp_path / "epoch", 600, SYSTEM)
-    app = create_cluster_app(
-        create_app(FewAnswers()), lease, lambda: DESCRIPTION, RunningSpecs, routes_file
-    )
+    app = create_cluster_app(create_app(FewAnswers()), lease, describe, RunningSpecs, routes_file)
     async with listening(app, certificates / "one") as address:
         yield address
 

@@ -124,6 +124,15 @@ async def test_instances_are_spread_and_reported_with_their_nodes(cluster):
     await cluster.fleet.delete_instance("i-1")
 
 
+async def test_all_nodes_that_answer_prepare_for_starts(cluster):
+    await cluster.begin("a", "b")
+    cluster.agents["b"].die()
+    await cluster.pass_time(10)
+    await cluster.fleet.keep_warm(["python"])
+    assert ("warm", "python") in cluster.agents["a"].calls
+    assert ("warm", "python") not in cluster.agents["b"].calls
+
+
 async def test_a_long_poll_ends_with_a_change_and_not_without(cluster):
     await cluster.begin("a")
     listed = await cluster.fleet.instances()

@@ -223,7 +223,7 @@ class Instance:
         was_healthy, retried = False, False
         while True:
             try:
-                await self._start()
+                await self._start(may_fork=not retried)
             except ContainerUnhealthy as error:
                 if not was_healthy and (retried or error.final):
                     raise InstanceFailed(str(error)) from error
@@ -242,12 +242,12 @@ class Instance:
             await self._stop_containers(pace.unhealthy_stop_seconds)
             await clock.sleep(backoff.next_seconds())
 
-    async def _start(self) -> None:
+    async def _start(self, *, may_fork: bool) -> None:
         self._run_id = uuid4().hex
         gpus = None if self._gpus is None else self._gpus.hosts[0]
         try:
             for paths in self._paths:
-                self._running.append(await start_container(paths, self._node, gpus))
+                self._running.append(await start_container(paths, self._node, gpus, may_fork))
         except CannotStart as error:
             raise InstanceFailed(cannot_start(self.spec, str(error))) from error
         waits = [asyncio.create_task(running.wait_until_healthy()) for running in self._running]
@@ -354,7 +354,7 @@ class Instance:
     async def _stop_containers(self, grace_seconds: float) -> None:
         await self._models.close()
         await asyncio.gather(*(running.end(grace_seconds) for running in self._running))
-        self._usage.keep_hits(self._running)
+        self._usage.keep_counts(self._running)
         self._running.clear()
 
     async def _release(self) -> None:

@@ -209,12 +209,15 @@ def cause_of_end(containers: Iterable[RunningContainer]) -> str | None:
 
 
 async def start_container(
-    paths: ContainerPaths, node: Node, gpus: tuple[str, ...] | None = None
+    paths: ContainerPaths,
+    node: Node,
+    gpus: tuple[str, ...] | None = None,
+    may_fork: bool = True,
 ) -> RunningContainer:
     """The container's folder must exist.
 
     Args:
-        gpus: as in LaunchPlan.
+        gpus: as in LaunchPlan; so is `may_fork`.
 
     Raises:
         CannotStart: the image is unknown, or its command cannot be run.
@@ -236,7 +239,7 @@ async def start_container(
         address = choose_address(paths, launch, ports, network)
         python = node.image_environments.python(paths.container.image)
         plan = plan_launch(paths, launch, address, ports, node.settings, network, python)
-        process = await node.launcher.start(replace(plan, gpus=gpus))
+        process = await node.launcher.start(replace(plan, gpus=gpus, may_fork=may_fork))
         on_failure.pop_all()
     exited = asyncio.create_task(process.wait())
     exited.add_done_callback(lambda _: node.ports.release(ports))

@@ -24,7 +24,7 @@ C modules: `os`, `signal`, `ctypes` and `contextlib` would double its start time
     handoff=FD                  a listening Unix socket by which port 8080 is reached: `hand_over`
 
 All but the first three, `processes`, `network` and `handoff` may be repeated. A new kind of
-namespace is a flag in `_namespaces`, its set-up a step of `_main` before `processes`: there the
+namespace is a flag in `_namespaces`, its set-up a step of `become` before `processes`: there the
 process has all rights in its namespaces.
 
 REPORT_FD is a pipe, closed when the command runs. Lines in it: `helper PID NAME` for each program
@@ -40,6 +40,8 @@ signals from it. So this program starts two processes, both children of the agen
 
     agent ─┬─ init     pid 1: does nothing; the agent kills it, and so all others, at the end
            └─ main     pid 2: becomes the command
+
+`fork_server` takes the same steps, by `become`, in a process that it has forked.
 
 The helpers of the network are children of the agent too, forked from this program: another start of
 Python takes as long as all the rest. The relay stays in the machine's namespaces, the one that
@@ -57,6 +59,11 @@ if __name__ == "__main__":
     import container_files as files  # type: ignore[import-not-found]
 else:
     from sagehen.agent.launchers import container_files as files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # `typing` would take as long to import as all the rest
+    from collections.abc import Callable
+    from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME = 1, 4, 15
 _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 24, 36
@@ -83,7 +90,20 @@ _KEPT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 29, 31)
 unmount what hides the machine"""
 
 
-def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: list[str]) -> None:
+def become(
+    agent_pid: int,
+    report: int,
+    options: dict[str, list[str]],
+    fork_main: "Callable[[int], int]",
+    run: "Callable[[bool], NoReturn]",
+) -> None:
+    """Returns if a step, or `run`, has failed, which it has reported.
+
+    Args:
+        fork_main: forks the main process of new namespaces as a child of the agent; is given the
+            machine's /proc, and returns 0 in the child.
+        run: becomes the command; is told whether the container must not see the machine.
+    """
     posix.set_inheritable(report, False)
     # Before another one is mounted there, perhaps by the sibling.
     proc = posix.open("/proc", posix.O_PATH | posix.O_CLOEXEC)
@@ -120,7 +140,7 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
             posix.umask(mask)
         step = "processes"
         if "processes" in options:
-            _enter_processes(agent_pid, proc, report)
+            _enter_processes(agent_pid, proc, report, fork_main)
         # Only now: a change of credentials resets the signal.
         _die_with(agent_pid, proc)
         if "processes" in options:
@@ -130,7 +150,7 @@ def _main(agent_pid: int, report: int, options: dict[str, list[str]], command: l
             files.protect_kernel()
         step = ""
         _prepare(confined="cover" in options)
-        _execute(command)
+        run("cover" in options)
     except OSError as error:
         posix.write(report, f"failed {error.errno} {step}\n".encode())
 
@@ -221,13 +241,15 @@ def _leave_outputs() -> None:
     posix.close(null)
 
 
-def _enter_processes(agent_pid: int, proc: int, report: int) -> None:
+def _enter_processes(
+    agent_pid: int, proc: int, report: int, fork_main: "Callable[[int], int]"
+) -> None:
     """Returns in the main process only."""
     init = _clone_sibling()
     if init == 0:
         _be_init(agent_pid, proc)
     try:
-        main = _clone_sibling()
+        main = fork_main(proc)
     except OSError:
         posix.kill(init, _signal.SIGKILL)
         raise
@@ -237,7 +259,7 @@ def _enter_processes(agent_pid: int, proc: int, report: int) -> None:
     posix.setsid()
 
 
-def _clone_sibling() -> int:
+def _clone_sibling(_: int = 0) -> int:
     """Forks a child of this process's parent; returns 0 in the child."""
     number = _CLONE_CALLS.get(posix.uname().machine)
     if number is None:
@@ -273,8 +295,12 @@ def _be_init(agent_pid: int, proc: int) -> None:
 def _die_with(agent_pid: int, proc: int) -> None:
     """`proc` is the machine's /proc, which counts processes as the agent does."""
     files.PRCTL(_PR_SET_PDEATHSIG, _signal.SIGKILL, 0, 0, 0)
-    if int(_read_stat(proc)[_PARENT]) != agent_pid:
+    if parent_of_self(proc) != agent_pid:
         posix._exit(127)  # the agent has died: no signal would come
+
+
+def parent_of_self(proc: int) -> int:
+    return int(_read_stat(proc)[_PARENT])
 
 
 def _read_stat(proc: int) -> list[bytes]:
@@ -315,7 +341,7 @@ def _reset_signals() -> None:
         _signal.signal(number, _signal.SIG_DFL)
 
 
-def _execute(command: list[str]) -> None:
+def _execute(command: list[str]) -> "NoReturn":
     """Like `os.execvp`; keeps the error of a file that cannot be run."""
     program = files.encode(command[0])
     if b"/" in program:
@@ -332,7 +358,7 @@ def _execute(command: list[str]) -> None:
     raise denied or missing or FileNotFoundError
 
 
-def _read_options(words: list[str]) -> dict[str, list[str]]:
+def read_options(words: list[str]) -> dict[str, list[str]]:
     options: dict[str, list[str]] = {}
     for word in words:
         name, _, value = word.partition("=")
@@ -342,5 +368,11 @@ def _read_options(words: list[str]) -> dict[str, list[str]]:
 
 if __name__ == "__main__":
     end = sys.argv.index("--")
-    _main(int(sys.argv[1]), int(sys.argv[2]), _read_options(sys.argv[3:end]), sys.argv[end + 1 :])
+    become(
+        int(sys.argv[1]),
+        int(sys.argv[2]),
+        read_options(sys.argv[3:end]),
+        _clone_sibling,
+        lambda _: _execute(sys.argv[end + 1 :]),
+    )
     sys.exit(127)

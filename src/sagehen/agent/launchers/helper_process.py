@@ -77,7 +77,7 @@ class HelperProcess:
         self._orphans.forget(self.pid)
         if status != 0 and not self._closing:
             ending = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-            log.warning("%s of a container has ended: %s.", self._name, ending)
+            log.warning("%s has ended: %s.", self._name, ending)
         if not self.ended.cancelled():
             self.ended.set_result(None)
 
@@ -92,7 +92,7 @@ async def start_helper(
     report, report_end = os.pipe2(os.O_CLOEXEC)
     try:
         process = _run(program, (os.getpid(), report_end, *arguments), (report_end, *descriptors))
-        helper = HelperProcess(process.pid, program.stem, orphans, process)
+        helper = HelperProcess(process.pid, f"{program.stem} of a container", orphans, process)
     except OSError:
         os.close(report)
         raise

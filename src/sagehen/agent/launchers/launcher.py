@@ -115,6 +115,8 @@ class LaunchPlan:
     """of the user's own: it may use fixed paths, such as /tmp/server.sock"""
     image: ImagePlan | None = None
     """None: the command is a program of this machine"""
+    may_fork: bool = True
+    """a fork server may start it"""
 
 
 class Process(Protocol):
@@ -156,6 +158,10 @@ class Process(Protocol):
     @property
     def ended_because(self) -> str | None:
         """Why the process was ended, if known and not by `kill`."""
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether a fork server has started it."""
 
     def hits(self) -> LimitHits: ...
 

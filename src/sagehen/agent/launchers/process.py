@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 from collections import Counter
@@ -26,6 +27,8 @@ from sagehen.agent.instances.process_tree import (
     tree_listening_ports,
 )
 from sagehen.agent.launchers.cgroups import Cgroup, Cgroups
+from sagehen.agent.launchers.fork_servers import ForkServers
+from sagehen.agent.launchers.forked_start import fork_container
 from sagehen.agent.launchers.handoff import open_handoff
 from sagehen.agent.launchers.helper_process import HelperProcess
 from sagehen.agent.launchers.launcher import LaunchPlan, NetworkPlan
@@ -38,6 +41,8 @@ from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.user_environment import mps_folder
 
 __all__ = ["ContainerProcess", "ProcessLauncher", "show_gpus"]
+
+log = logging.getLogger(__name__)
 
 LOG_SETTLE_SECONDS = 1.0
 
@@ -68,6 +73,7 @@ class ContainerProcess:
         self._ended_because: str | None = None
         self._end_logged = False
         self.network: NetworkPlan | None = None
+        self.is_forked = False
         self._helpers = _watch_helpers(process, orphans)
         self._ended = watch_end(process, self._on_end)
         self._memory = TreeMemory(process.pid)
@@ -197,6 +203,7 @@ class ProcessLauncher:
         files_shared_because: why this machine, and not the user, leaves containers without files
             of their own.
         umask: negative keeps this process's own.
+        fork_servers: start containers quicker, where they can.
     """
 
     def __init__(
@@ -208,8 +215,10 @@ class ProcessLauncher:
         walls: Walls = NO_WALLS,
         files_shared_because: str | None = None,
         umask: int = -1,
+        fork_servers: ForkServers | None = None,
     ) -> None:
         self._umask = umask
+        self._fork_servers = fork_servers
         self._cgroups = cgroups
         self._walls = walls
         self._files_shared_because = files_shared_because
@@ -258,7 +267,8 @@ class ProcessLauncher:
                 group = self._cgroups.make(plan.instance_id, plan.name, plan.limits)
                 on_failure.callback(group.remove)
             procs = group.procs if group else None
-            process = await spawn(
+            forked = await self._fork(plan, output, procs)
+            process = forked or await spawn(
                 plan,
                 output,
                 procs,
@@ -270,6 +280,7 @@ class ProcessLauncher:
             container = ContainerProcess(process, plan.limits, log, group, self._orphans)
             on_failure.callback(container.kill)
             container.network = plan.network
+            container.is_forked = forked is not None
             on_failure.pop_all()
         if plan.is_command:
             self._commands[plan.command] = container
@@ -278,11 +289,30 @@ class ProcessLauncher:
             self._watch.add(plan.instance_id, container, unenforced)
         return container
 
+    async def _fork(self, plan: LaunchPlan, output: int, procs: Path | None) -> MainProcess | None:
+        """Returns None if the container must be started in the ordinary way."""
+        server = self._fork_servers.find(plan) if self._fork_servers is not None else None
+        if server is None:
+            return None
+        try:
+            return await fork_container(
+                server, plan, output, procs, self._orphans, walls=self._walls, umask=self._umask
+            )
+        except (OSError, ValueError) as error:
+            about = {"container": plan.name, "instance": plan.instance_id}
+            log.warning("A fork server could not start a container: %s", error, extra=about)
+            if self._fork_servers is not None:
+                self._fork_servers.replace(server)
+            return None
+
 
 def _watch_helpers(process: MainProcess, orphans: Orphans) -> list[HelperProcess]:
     """Raises OSError, and ends the container, if one cannot be watched."""
     try:
-        return [HelperProcess(pid, name, orphans) for pid, name in process.helpers.items()]
+        return [
+            HelperProcess(pid, f"{name} of a container", orphans)
+            for pid, name in process.helpers.items()
+        ]
     except OSError:
         process.give_up()
         raise

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from sagehen.agent.launchers import become_container
 from sagehen.agent.launchers.helper_process import read_report
@@ -21,7 +22,17 @@ from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.own_network import network_options
 from sagehen.agent.launchers.walls import NO_WALLS, Walls, view_environment, view_options
 
-__all__ = ["MainProcess", "StepError", "kill_group", "read_report", "spawn", "watch_end"]
+__all__ = [
+    "MainProcess",
+    "Starter",
+    "StepError",
+    "failure_in",
+    "kill_group",
+    "read_report",
+    "spawn",
+    "started_as",
+    "watch_end",
+]
 
 START_SECONDS = 30.0
 """from fork to exec: more than a slow disk takes"""
@@ -55,6 +66,17 @@ def _program() -> str:
 _BECOME = (sys.executable, "-ISs", _program())
 
 
+class Starter(Protocol):
+    """A child of this process, as `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+
 class MainProcess:
     """The main process of a container, a child of this process.
 
@@ -67,7 +89,7 @@ class MainProcess:
 
     def __init__(
         self,
-        starter: "subprocess.Popen[bytes]",
+        starter: Starter,
         orphans: Orphans,
         pids: tuple[int, int] | None = None,
         helpers: dict[int, str] | None = None,
@@ -177,8 +199,8 @@ async def spawn(
             os.close(report_end)
         orphans.expect(starter.pid)
         text = await _read_start(report, starter, orphans)
-        process = _started(starter, text, orphans)
-    if (error := _failure(text)) is not None:
+        process = started_as(starter, text, orphans)
+    if (error := failure_in(text)) is not None:
         process.give_up()
         raise error
     return process
@@ -272,9 +294,7 @@ def _fork(
     )
 
 
-def _started(
-    starter: "subprocess.Popen[bytes]", report: bytearray, orphans: Orphans
-) -> MainProcess:
+def started_as(starter: Starter, report: bytearray, orphans: Orphans) -> MainProcess:
     helpers: dict[int, str] = {}
     pids = None
     for line in report.decode().splitlines():
@@ -289,7 +309,7 @@ def _started(
     return MainProcess(starter, orphans, pids, helpers)
 
 
-def _failure(report: bytearray) -> OSError | None:
+def failure_in(report: bytearray) -> OSError | None:
     for line in report.decode().splitlines():
         if line.startswith("failed "):
             _, number, *step = line.split()
@@ -300,6 +320,6 @@ def _failure(report: bytearray) -> OSError | None:
 
 def _give_up(starter: "subprocess.Popen[bytes]", report: bytearray, orphans: Orphans) -> None:
     kill_group(starter.pid)
-    _started(starter, report, orphans).give_up()
+    started_as(starter, report, orphans).give_up()
     # It may have started others that it has not reported.
     orphans.end()

@@ -15,6 +15,7 @@ import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -44,6 +45,7 @@ from sagehen.services.s3.app import handle
 from sagehen.services.s3.forms.uploads import handle_form, is_form
 from sagehen.services.sagemaker import operations as sagemaker
 from sagehen.services.sagemaker.async_inference.invocations import invokes_asynchronously
+from sagehen.state.deadlocks import retry_deadlocks
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request, Response, decompressed
 from sagehen.wire.match import likely_model, match, not_implemented, unsigned_by_design
@@ -222,7 +224,9 @@ async def _run_operation(
 ) -> dict[str, Any]:
     """Runs an operation; raises ClientGone if the client leaves during a coroutine."""
     if not inspect.iscoroutinefunction(act):
-        return await asyncio.to_thread(cast("Operation", act), call, params)
+        # Operations and loops lock rows in different orders.
+        operate = partial(cast("Operation", act), call, params)
+        return await asyncio.to_thread(retry_deadlocks, operate)
     answer, _ = await first_of(cast("AsyncOperation", act)(call, params), _disconnected(receive))
     if answer is None:
         raise ClientGone

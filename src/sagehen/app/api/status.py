@@ -126,9 +126,12 @@ def _endpoint(
     pending = endpoint.target if endpoint.current else None
     desired = desired_counts(endpoint)
     groups: defaultdict[tuple[str, str], list[InstanceRecord]] = defaultdict(list)
+    leaving = 0
     for record in instances:
         if record.stop_at is None:
             groups[record.deployment_id, record.variant_name].append(record)
+        else:
+            leaving += 1
     return {
         "name": endpoint.name,
         "status": endpoint.status.value,
@@ -138,6 +141,7 @@ def _endpoint(
         "created_at": endpoint.created_at,
         "modified_at": endpoint.modified_at,
         "queue": _queue(shown, snapshot.queues.get(endpoint.name)),
+        "leaving": leaving,
         "variants": [
             _variant(record, groups[shown.deployment_id, record.name], endpoint.name, snapshot)
             | {"shadow": record is shown.shadow, "desired": desired[record.name]}

@@ -90,7 +90,7 @@ def read_loads(path: Path) -> tuple[float, ...]:
     """Reads the last column of a CSV file; a first line without a number is a heading."""
     try:
         with path.open(newline="") as file:
-            cells = [row[-1].strip() for row in csv.reader(file) if row and row[-1].strip()]
+            cells = [row[-1].strip() for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise Invalid(f"{path} cannot be read: {error}") from error
     loads = []
@@ -100,7 +100,10 @@ def read_loads(path: Path) -> tuple[float, ...]:
         except ValueError:
             if number == 1:
                 continue
-            raise Invalid(f"{path}, line {number}: {cell!r} is not a number.") from None
+            raise Invalid(
+                f"{path}, line {number}: {cell!r} is not a number. A minute without data cannot "
+                "be simulated; where nobody called, the load is 0."
+            ) from None
         if not 0 <= value < float("inf"):
             raise Invalid(f"{path}, line {number}: a load is a number from 0 on, not {cell}.")
         loads.append(value)

@@ -104,6 +104,7 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
         *(_instances(endpoints) if details else ()),
         *_queues(endpoints),
         *_scaling(endpoints),
+        *_leaving(endpoints),
         *_libraries(endpoints),
         *_reasons(endpoints),
         *_instance_reasons(endpoints),
@@ -133,6 +134,15 @@ def _scaling(endpoints: list[dict[str, Any]]) -> list[str]:
         for endpoint in endpoints
         for variant in endpoint["variants"]
         for scaled in variant.get("scaling", ())
+    ]
+
+
+def _leaving(endpoints: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{endpoint['name']}: {count} leaving "
+        f"{'instance ends its' if count == 1 else 'instances end their'} requests"
+        for endpoint in endpoints
+        if (count := endpoint.get("leaving", 0))
     ]
 
 

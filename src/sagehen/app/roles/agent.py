@@ -10,6 +10,7 @@ from sagehen.agent.gpus.pool import GpuPool
 from sagehen.agent.launchers.cgroups import open_cgroups
 from sagehen.agent.launchers.choice import LauncherChoice
 from sagehen.agent.launchers.docker.launcher import DockerLauncher, uses_docker
+from sagehen.agent.launchers.fork_servers import ForkServers
 from sagehen.agent.launchers.network_probe import describe_networks, find_network_support
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ProcessLauncher
@@ -30,12 +31,16 @@ async def _main(start: Start) -> None:
     orphans.adopt()
     unwanted = unwanted_walls(start.settings)
     missing = await find_walls(frozenset(Wall) - unwanted.keys(), start.home.path, orphans)
+    most = start.settings.fork_servers
+    late = start.settings.script_variables
+    fork_servers = ForkServers(most, orphans, late, umask=start.umask) if most else None
     processes = ProcessLauncher(
         cgroups,
         orphans,
         walls=frozenset(Wall) - unwanted.keys() - missing.keys(),
         files_shared_because=missing.get(Wall.FILES),
         umask=start.umask,
+        fork_servers=fork_servers,
     )
     networks = await find_network_support(start.home.path, orphans)
     images = DockerLauncher(start.settings, start.home, orphans)
@@ -53,6 +58,7 @@ async def _main(start: Start) -> None:
         objects.as_store(),
         SYSTEM,
         networks=networks,
+        fork_servers=fork_servers,
         launcher=LauncherChoice(processes, images),
         problems=images.problems if uses_docker(start.settings) else None,
         gpus=GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices()),

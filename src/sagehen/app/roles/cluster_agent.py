@@ -14,6 +14,7 @@ from sagehen.agent.node_description import describe_node
 from sagehen.app.roles.common import Start, serving_tls
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import server_context
+from sagehen.frame.nodes import NodeDescription
 
 __all__ = ["make_lease", "serving_cluster"]
 
@@ -29,13 +30,12 @@ async def serving_cluster(
 ) -> AsyncIterator[None]:
     """Serves the controls of the cluster until the block ends."""
     node_id = start.home.node_id.read_text().strip()
-    cluster_app = create_cluster_app(
-        app,
-        lease,
-        lambda: describe_node(node_id, lease.run_id, agent.list_gpus()),
-        agent.specs,
-        start.home.routes,
-    )
+
+    async def describe() -> NodeDescription:
+        gpus = agent.list_gpus()
+        return await asyncio.to_thread(describe_node, node_id, lease.run_id, gpus)
+
+    cluster_app = create_cluster_app(app, lease, describe, agent.specs, start.home.routes)
     watch = asyncio.create_task(lease.watch(agent.stop_jobs, agent.stop_instances))
     context = server_context(start.home.cluster)
     try:

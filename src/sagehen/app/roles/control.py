@@ -8,7 +8,7 @@ import socket
 import sys
 from collections.abc import Container, Coroutine
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 from sqlalchemy import Connection
@@ -70,6 +70,9 @@ from sagehen.state.leadership import LEADERSHIP_CHANGED, Leadership
 from sagehen.state.remote_hints import RemoteHints
 from sagehen.wire.signatures.sigv4 import Verifier
 
+if TYPE_CHECKING:
+    from sagehen.app.roles.control_cluster import ClusterParts
+
 __all__: list[str] = []
 
 SWEEP_FILES_SECONDS = 3600.0
@@ -89,10 +92,11 @@ class _Control:
         self._database = Database(settings.state_url, by_control=True)
         self._writes = GroupCommit(self._database)
         self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
-        self._agent = AgentClient(start.home.agent_socket)
         # Named after the home: a restart takes over its leases at once.
         holder = f"{socket.gethostname()}:{start.home.path}"
         self._leadership = leadership = Leadership(self._database, SYSTEM, holder)
+        self._cluster = self._make_cluster(start)
+        self._agent = self._cluster.fleet if self._cluster else AgentClient(start.home.agent_socket)
         self._remote_hints = RemoteHints(self._database, SYSTEM, self._is_wanted_elsewhere)
         most_series = settings.max_metric_series
         recorder = Recorder(SYSTEM, self._database, most_series, first_variant)
@@ -106,6 +110,9 @@ class _Control:
         in_flight = InflightSums(start.home.inflight_table)
         self._draining = Draining(settings.drain_seconds, in_flight.outstanding)
         self._loop = self._make_loop(start, recorder)
+        if self._cluster is not None:
+            self._cluster.fleet.on_nodes = self._loop.hint
+            leadership.on_change(self._cluster.hint)
         self._database.listen(ENDPOINTS_CHANGED, lambda _: self._loop.hint())
         self._database.listen(REQUESTS_QUEUED, lambda _: self._dispatcher.hint())
         self._demand.hint = self._loop.hint
@@ -139,8 +146,23 @@ class _Control:
         self._jobs = self._make_job_loop()
         keys = load_credentials(start.home.credentials)
         self._transforms = self._make_transform_loop(start, keys)
+        for loop in (self._loop, self._jobs, self._transforms):
+            loop.owns_agent = self._cluster is None
         self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
+
+    def _make_cluster(self, start: Start) -> "ClusterParts | None":
+        if start.settings.cluster is None:
+            return None
+        # Not imported on a machine of its own.
+        from sagehen.app.roles.control_cluster import ClusterParts
+
+        return ClusterParts(start, self._database, lambda: self._leadership.epoch)
+
+    def _on_routes(self) -> None:
+        self._dispatcher.hint()
+        if self._cluster is not None:
+            self._cluster.fleet.hint_routes()
 
     def _invoke_policy(
         self, connection: Connection, trigger: PolicyTrigger, now: datetime
@@ -164,9 +186,10 @@ class _Control:
             SYSTEM,
             self._leadership,
             busy=lambda: self._dispatcher.busy,
-            on_routes=self._dispatcher.hint,
+            on_routes=self._on_routes,
             on_demand=on_demand,
             draining=self._draining,
+            cluster=self._cluster.nodes if self._cluster is not None else None,
         )
 
     def _serverless_limits(self) -> dict[tuple[str, str], ServerlessLimits]:
@@ -243,6 +266,7 @@ class _Control:
         results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints)
         own = (queues, jobs, transforms, results)
         routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
+        routes += self._cluster.paths.routes if self._cluster is not None else []
         internal = start_route(self._demand)
         other_routes = [*routes, internal, certificate_route(self.notices.signer)]
 
@@ -313,6 +337,7 @@ class _Control:
             *self._alarms.duties(),
             *self._scaling.duties(),
             *self.inference.duties(),
+            *(self._cluster.duties() if self._cluster is not None else ()),
             Sweeps(self._writes, SYSTEM, history).run(),
             keep_sweeping(self._sweep_files, SWEEP_FILES_SECONDS, SYSTEM, "files of objects"),
         ]

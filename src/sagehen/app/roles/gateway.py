@@ -16,8 +16,7 @@ async def _main(start: Start) -> None:
     secrets = {keys.access_key: keys.secret_key}
     inflight = open_inflight_table(start.home.inflight_table, start.number)
     gateway = make_gateway(start.settings, start.home, secrets, SYSTEM, random.Random(), inflight)
-    (listener,) = start.sockets
-    await gateway.serve(listener)
+    await gateway.serve(*start.sockets)
 
 
 if __name__ == "__main__":

@@ -258,6 +258,16 @@ INVOCATIONS = (
         OWN,
     ),
     Metric(
+        "ContainerStarts",
+        "sagehen_container_starts",
+        MetricKind.COUNTER,
+        "None",
+        "How often the containers of an instance were started: forked from a process with their "
+        "framework imported, or in the ordinary way.",
+        (*_INSTANCE, "start"),
+        OWN,
+    ),
+    Metric(
         "LimitHits",
         "sagehen_limit_hits",
         MetricKind.COUNTER,

@@ -10,9 +10,42 @@ __all__ = ["ClusterSettings"]
 class ClusterSettings(Section):
     """More than one machine."""
 
+    cluster: str | None = Field(
+        None,
+        pattern=r"^(state|local:[1-9][0-9]?|auto|[^:\s]+:[0-9]+)$",
+        description="The cluster that this server belongs to: the address of a Ray cluster as "
+        "`host:port` (`auto`: the one that this machine is in), `local:3` for a small one of three "
+        "nodes on this machine, or `state` for the servers that share the state, without Ray. Also "
+        "`--cluster`. Default: this machine alone.",
+    )
+    cluster_token: str | None = Field(
+        None,
+        description="What `sagehen cluster token` prints on a machine of the cluster. Another "
+        "server needs it once, to join.",
+    )
+    cluster_host: str | None = Field(
+        None,
+        description="The address at which other machines of the cluster reach this one; default: "
+        "`host`, or this machine's own address where `host` is none.",
+    )
+    cluster_cpus: float | None = Field(
+        None,
+        gt=0,
+        description="vCPUs of this machine for instances and jobs of the cluster `state`; default: "
+        "all. In a Ray cluster, Ray's own count.",
+    )
+    cluster_memory_gib: float | None = Field(
+        None, gt=0, description="The same for memory; default: all that the machine has."
+    )
     cluster_cut_off_seconds: float = Field(
         600,
         ge=30,
         description="How long the instances of endpoints on a node serve without any control; then "
         "they stop. Jobs stop after 8 seconds.",
+    )
+    cluster_capacity_wait_seconds: float = Field(
+        900,
+        gt=0,
+        description="How long an instance waits for a node with enough free vCPUs, memory and GPUs "
+        "for its type; then it has failed with InsufficientInstanceCapacity.",
     )

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from sagehen.base.settings.section import Section
+from sagehen.base.settings.section import Items, Section
 
 __all__ = ["OnDemandSettings"]
 
@@ -27,4 +27,17 @@ class OnDemandSettings(Section):
         gt=0,
         description="Invocations that one gateway holds for a variant while its first instance "
         "starts; more get 503.",
+    )
+    fork_servers: int = Field(
+        3,
+        ge=0,
+        description="Processes that have imported a framework, from which containers of the "
+        "built-in model server are forked: one for each framework and Python of endpoints that may "
+        "be without instances, those used last. Each takes 30 to 400 MB; 0: none.",
+    )
+    script_variables: Items = Field(
+        (),
+        description="Variables of models that only their scripts read, so that containers with "
+        "them can be forked too: one text with commas, or a list. Any other variable that is not "
+        "SageMaker's, AWS's, pip's or Sagehen's may be read when Python or a library starts.",
     )

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,8 @@ from sagehen.containers.modelserver.serving.first_bytes import FirstBytes
 from sagehen.containers.modelserver.serving.loading import Loader
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
 from sagehen.containers.modelserver.serving.server import ModelServer
+from sagehen.containers.modelserver.workers.preforked import fork_workers
+from sagehen.containers.modelserver.workers.process import StartedWorker
 from sagehen.containers.modelserver.zombie_reaper import reap_zombies
 
 __all__ = ["run", "serve"]
@@ -43,30 +46,34 @@ def run(environment: Environment) -> int:
     load.
     """
     set_up_log(environment.log_level)
-    return uvloop.run(_serve_until_signal(environment))
+    started = fork_workers(environment)  # not later: the event loop brings threads
+    return uvloop.run(_serve_until_signal(environment, started))
 
 
-async def _serve_until_signal(environment: Environment) -> int:
+async def _serve_until_signal(environment: Environment, started: Sequence[StartedWorker]) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     reaper = asyncio.create_task(reap_zombies())
     try:
-        return await serve(environment, stop)
+        return await serve(environment, stop, started=started)
     finally:
         reaper.cancel()
 
 
 async def serve(
-    environment: Environment, stop: asyncio.Event, ready: asyncio.Event | None = None
+    environment: Environment,
+    stop: asyncio.Event,
+    ready: asyncio.Event | None = None,
+    started: Sequence[StartedWorker] = (),
 ) -> int:
     """Serves until `stop` is set; then finishes requests and returns the exit status.
 
     Sets `ready` when /ping answers 200. Raises SagehenError if the adapter is unknown, its
     framework is missing or the address is in use.
     """
-    loader = Loader(make_adapter(environment), environment)
+    loader = Loader(make_adapter(environment), environment, started=started)
     try:
         return await _serve(environment, loader, stop, ready)
     finally:

@@ -93,12 +93,14 @@ def no_instance(endpoint: str) -> AwsError:
     )
 
 
-def not_started(endpoint: str, seconds: float) -> AwsError:
-    """No instance of a variant that starts on demand has started in time."""
+def not_started(endpoint: str, seconds: float, failure: str | None) -> AwsError:
+    """No instance of a variant that starts on demand has started in time; `failure` says why the
+    last one did not."""
+    reason = f" The last start failed: {failure.rstrip('.')}." if failure else ""
     return unavailable(
         f"Endpoint {endpoint} starts an instance, but none could take this request within "
-        f"{seconds:g} s (setting start_wait_seconds). Try again in a moment; DescribeEndpoint "
-        f"tells its state, and `sagehen logs {endpoint}` what its containers said."
+        f"{seconds:g} s (setting start_wait_seconds).{reason} Try again in a moment; `sagehen "
+        f"status` shows its instances, and `sagehen logs {endpoint}` what its containers said."
     )
 
 

@@ -2,6 +2,7 @@
 an instance to start."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from sagehen.gateway.admission import errors
 from sagehen.gateway.admission.admission import Admitted
@@ -12,9 +13,20 @@ from sagehen.gateway.routing.placement import Placement
 from sagehen.gateway.routing.sessions import Sessions
 from sagehen.http1.exchange import Exchange
 from sagehen.http1.fields import Headers
+from sagehen.link.upstream import Upstream
 from sagehen.wire.errors import AwsError
 
-__all__ = ["answer_offline", "no_instance_error", "record_session", "start_timeout"]
+if TYPE_CHECKING:
+    from sagehen.gateway.invocation.invocation import Invocation
+    from sagehen.gateway.peers.peer_link import PeerCall
+
+__all__ = [
+    "answer_offline",
+    "end_by_node",
+    "no_instance_error",
+    "record_session",
+    "start_timeout",
+]
 
 _OFFLINE = b"%bContent-Type: %b\r\nx-sagehen-offline-result: true\r\n"
 
@@ -67,7 +79,24 @@ def no_instance_error(
 
 def start_timeout(admitted: Admitted, context: InvocationContext) -> AwsError:
     context.limit_hits[Limit.START_WAIT] += 1
-    return errors.not_started(admitted.endpoint.name, context.limits.start_seconds)
+    failure = admitted.variant.slot_queue.start_failure
+    return errors.not_started(admitted.endpoint.name, context.limits.start_seconds, failure)
+
+
+def end_by_node(invocation: "Invocation", upstream: Upstream) -> bool:
+    """Ends a request of which another node says why it failed there; returns whether it did."""
+    failure = cast("PeerCall", upstream).failure
+    if failure is None:
+        return False
+    if not failure.is_begun:
+        if failure.load_failure is not None:
+            invocation.model_wait.failure = failure.load_failure
+        return False
+    if failure.model_status:
+        invocation.fail_by_model(failure.model_status, failure.error)
+    else:
+        invocation.fail(failure.error)
+    return True
 
 
 def record_session(

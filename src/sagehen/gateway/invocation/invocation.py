@@ -12,6 +12,7 @@ from sagehen.gateway.container.answer import ContainerAnswer
 from sagehen.gateway.invocation.context import InvocationContext, LoggedRequest, RequestBody
 from sagehen.gateway.invocation.fallback import (
     answer_offline,
+    end_by_node,
     no_instance_error,
     record_session,
     start_timeout,
@@ -63,7 +64,7 @@ class Invocation(LoggedRequest):
     # Set from PLACING on
     _admitted: Admitted
     _placement: Placement
-    _model: ModelWait
+    model_wait: ModelWait
     """of a request with a target model"""
     # Set when SENT
     _upstream: Upstream
@@ -125,7 +126,7 @@ class Invocation(LoggedRequest):
         if admitted.endpoint.shadow is not None:
             context.shadows.copy(admitted, self._body.parts, self.is_streamed)
         if admitted.target_model is not None:
-            self._model = ModelWait(self, admitted.target_model, self._metrics, context)
+            self.model_wait = ModelWait(self, admitted.target_model, self._metrics, context)
         self._placement = Placement(admitted, self, context.models, context.random, now)
         self._move(PLACING)
         self._placement.find()
@@ -147,7 +148,7 @@ class Invocation(LoggedRequest):
 
     def expire(self) -> None:
         if self.phase is LOADING:
-            self.fail(self._model.timeout_error())
+            self.fail(self.model_wait.timeout_error())
         elif self.phase is STARTING:
             self.fail(start_timeout(self._admitted, self._context))
         else:
@@ -165,15 +166,15 @@ class Invocation(LoggedRequest):
     # Called by the placement
 
     def placed(self, instance: RoutedInstance) -> None:
-        if self._admitted.target_model is None:
+        if self._admitted.target_model is None or instance.is_remote:
             self._send(instance)
         else:
-            self._model.begin(instance)
+            self.model_wait.begin(instance)
 
     def no_instance_left(self) -> None:
         if self._answer_offline():
             return
-        failure = None if self._admitted.target_model is None else self._model.failure
+        failure = None if self._admitted.target_model is None else self.model_wait.failure
         error = no_instance_error(self._admitted, failure, self._placement, self._context)
         if error is None:
             self._move(STARTING)
@@ -284,10 +285,9 @@ class Invocation(LoggedRequest):
             self.unsuccessful(answer)
 
     def answer_breaks(self) -> None:
-        if self._upstream.not_begun:
-            self.refused()
-        else:
-            self.unanswered()
+        if self._placement.instance.is_remote and end_by_node(self, self._upstream):
+            return
+        (self.refused if self._upstream.not_begun else self.unanswered)()
 
     def upstream_full(self) -> None: ...  # the body is complete
 
@@ -305,8 +305,8 @@ class Invocation(LoggedRequest):
         has_model = self._admitted.target_model is not None and at_models
         if answer.is_not_started:
             self.refused()
-        elif has_model and self._model.is_miss(answer):
-            self._model.model_missing(answer.status)
+        elif has_model and self.model_wait.is_miss(answer):
+            self.model_wait.model_missing(answer.status)
         else:
             self.fail_with_answer(answer.status, answer.body, answer.whole)
 
@@ -382,7 +382,7 @@ class Invocation(LoggedRequest):
         self._placement.release()
         if self._admitted.target_model is not None:
             self._metrics.count_look_up()
-            self._model.release()
+            self.model_wait.release()
         if self._pipeline is not None:
             self._pipeline.release()
         self._context.active.remove(self)

@@ -11,8 +11,7 @@ While a granted slot waits for its request, nobody uses it. So a node with a lon
 slot before it is free, as many as become free in the time that a grant takes (`EarlyGrants`).
 """
 
-from collections.abc import Hashable, Sequence
-from itertools import count
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from sagehen.frame.routes import RoutingStrategy
@@ -36,10 +35,13 @@ MAX_EARLY_PER_SLOT = 0.5
 """grants before a slot is free, as part of all slots"""
 GRANT_SECONDS = 0.0005
 """from a grant to its request, before that was measured"""
+EARLY_AGE, EARLY_AGE_OF_ONE_SLOT = 1.0, 4.0
+"""what requests must have waited before slots are granted early, in times between two ends; where
+there is one slot, a granted request is stuck behind one other, which may take long"""
 SMOOTHING = 0.05
 """weight of the last measurement in a moving average"""
 
-W = TypeVar("W", bound=Hashable)
+W = TypeVar("W")
 N = TypeVar("N")
 
 
@@ -103,13 +105,18 @@ def choose_node(
     return chosen
 
 
-def choose_nodes_to_reserve(nodes: Sequence[NodeCredits], random: Random) -> list[NodeCredits]:
-    """Returns up to FAN_OUT different nodes, those with many instances more often."""
+def choose_nodes_to_reserve(
+    nodes: Sequence[NodeCredits], random: Random, reserved: int = 0
+) -> list[NodeCredits]:
+    """Returns up to FAN_OUT different nodes, those with many instances more often.
+
+    `reserved`: nodes that were chosen before.
+    """
     left = [node for node in nodes if not node.is_away]
-    if len(left) <= FAN_OUT:
+    if len(left) <= FAN_OUT - reserved:
         return left
     chosen = []
-    for _ in range(FAN_OUT):
+    for _ in range(FAN_OUT - reserved):
         node = _choose(left, random)
         left.remove(node)
         chosen.append(node)
@@ -139,7 +146,6 @@ class Reservations(Generic[W, N]):
     """The reservations of one gateway for the requests that wait there."""
 
     def __init__(self) -> None:
-        self._numbers = count(1)
         self._waiters: dict[int, W] = {}
         """by number"""
         self._of: dict[W, dict[int, N]] = {}
@@ -149,14 +155,16 @@ class Reservations(Generic[W, N]):
         return len(self._waiters)
 
     def __contains__(self, waiter: W) -> bool:
-        return waiter in self._of
+        return bool(self._of.get(waiter))
 
-    def add(self, waiter: W, node: N) -> int:
-        """Returns the number of a new reservation."""
-        number = next(self._numbers)
+    def nodes(self, waiter: W) -> list[N]:
+        """Returns where the waiter has reservations."""
+        return list(self._of.get(waiter, {}).values())
+
+    def add(self, waiter: W, node: N, number: int) -> None:
+        """`number`: no other reservation's."""
         self._waiters[number] = waiter
         self._of.setdefault(waiter, {})[number] = node
-        return number
 
     def remove(self, waiter: W) -> list[Reservation[N]]:
         """Forgets a waiter; returns the reservations to be released."""
@@ -221,7 +229,8 @@ class EarlyGrants:
     def allowed(self, oldest_age: float, slots: int) -> int:
         """`oldest_age`: seconds that the oldest reservation without a grant has waited."""
         between = self._seconds_between_ends
-        if between is None or oldest_age < between:
+        age = EARLY_AGE if slots > 1 else EARLY_AGE_OF_ONE_SLOT
+        if between is None or oldest_age < age * between:
             return 0
         needed = 1 + int(2 * self._seconds_to_request / between) if between > 0 else slots
         return min(needed, max(1, int(slots * MAX_EARLY_PER_SLOT)))

@@ -28,6 +28,7 @@ class RoutedInstance:
     Args:
         hostname: of a container invoked directly.
         stages: a pipeline's containers; else empty.
+        upstreams: of an instance of another node.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class RoutedInstance:
         "address",
         "column",
         "instance_id",
+        "is_remote",
         "is_retired",
         "model_holder_id",
         "run_id",
@@ -52,12 +54,13 @@ class RoutedInstance:
         inflight: InflightTable,
         hostname: str = "",
         stages: tuple[Stage, ...] = (),
+        upstreams: Upstreams | None = None,
     ) -> None:
         self.instance_id = route.instance_id
         self.run_id = route.run_id
         self.address = route.address
         self.stages = stages
-        self.upstreams = (
+        self.upstreams = upstreams or (
             stages[0].upstreams
             if stages
             else open_upstreams(route.address, clock, self._report_slots)
@@ -74,6 +77,8 @@ class RoutedInstance:
         self.slots = max(1, route.slots)
         self._own_outstanding = 0
         """of this process"""
+        self.is_remote = upstreams is not None
+        """runs on another node"""
         self.is_retired = False
         """removed from the route table"""
 

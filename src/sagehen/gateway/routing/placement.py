@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 
 from sagehen.frame.routing import Random, choose_by_affinity, choose_free
 from sagehen.gateway.admission.admission import Admitted
 from sagehen.gateway.multimodel.model_leases import ModelLeases
 from sagehen.gateway.routing.instance import RoutedInstance
+from sagehen.gateway.routing.slot_queue import SlotQueue
+
+if TYPE_CHECKING:
+    from sagehen.gateway.peers.queue_peers import QueuePeers
+    from sagehen.gateway.peers.remote_instance import RemoteInstance
 
 __all__ = ["Placement", "PlacementCallbacks"]
 
@@ -59,6 +64,8 @@ class Placement:
     `waiting_since`: monotonic seconds; the earliest is served first.
     """
 
+    is_of_other_node: ClassVar[bool] = False
+
     __slots__ = (
         "_admitted",
         "_had_slot",
@@ -98,13 +105,33 @@ class Placement:
             self._owner.no_instance_left()
             return
         queue = self._admitted.variant.slot_queue
-        instance = None if queue.must_queue else self._choose(instances)
+        if queue.remote is None:
+            instance = None if queue.must_queue else self._choose(instances)
+        elif queue.remote.can_serve(self):
+            instance = None if queue.must_queue else self._choose_of_all(queue.remote, instances)
+        else:
+            self._owner.no_instance_left()
+            return
         if instance is None:
-            self._state = _QUEUED
-            self._admitted.variant.counters.queued.enter()
-            queue.add(self, at_front=self._had_slot)
+            self._wait_in_queue()
         else:
             self._take(instance)
+
+    def _wait_in_queue(self) -> None:
+        self._begin_wait()
+        self._admitted.variant.slot_queue.add(self, at_front=self._had_slot)
+
+    def _begin_wait(self) -> None:
+        self._state = _QUEUED
+        self._admitted.variant.counters.queued.enter()
+
+    @property
+    def slot_queue(self) -> SlotQueue:
+        return self._admitted.variant.slot_queue
+
+    @property
+    def has_slot(self) -> bool:
+        return self._state is _PLACED
 
     @property
     def can_wait_for_start(self) -> bool:
@@ -130,7 +157,16 @@ class Placement:
 
     def find_another(self) -> None:
         """Tries another instance, as this one provably did not begin."""
-        self._tried.append(self.instance)
+        instance = self.instance
+        if not instance.is_remote:
+            self._tried.append(instance)
+        else:
+            pool = cast("RemoteInstance", instance).pool
+            if pool.take_busy():
+                self._release_slot()
+                self._wait_in_queue()
+                return
+            self._tried += pool.all_instances
         self.find_again()
 
     def release(self) -> None:
@@ -147,7 +183,7 @@ class Placement:
         self._state = _IDLE
         self.instance.release_slot()
         target_model = self._admitted.target_model
-        if target_model is not None:
+        if target_model is not None and not self.instance.is_remote:
             self._models.end(self.instance.model_holder_id, target_model)
         self._admitted.variant.slot_queue.wake()
 
@@ -168,8 +204,34 @@ class Placement:
     def waits_for_start(self) -> bool:
         return self._state is _WAITING_FOR_START
 
+    @property
+    def target_model(self) -> str | None:
+        return self._admitted.target_model
+
+    @property
+    def pinned_instance(self) -> RoutedInstance | None:
+        return self._admitted.instance
+
+    @property
+    def needs_instance(self) -> bool:
+        return self._admitted.session_id is not None
+
+    @property
+    def is_plain(self) -> bool:
+        admitted = self._admitted
+        return admitted.target_model is None and admitted.session_id is None
+
+    def slot_granted(self, instance: RoutedInstance) -> None:
+        if self._state is _WAITING_FOR_START:
+            self._owner.instance_started()
+        self._leave_queue()
+        self._take(instance)
+
     def slot_available(self) -> None:
-        instance = self._choose(self._untried())
+        instances = self._untried()
+        if self._admitted.variant.slot_queue.remote is not None:
+            instances = [instance for instance in instances if not instance.is_remote]
+        instance = self._choose(instances)
         if instance is None:
             # Another gateway has just taken the slot.
             self._admitted.variant.slot_queue.add(self, at_front=True)
@@ -192,8 +254,9 @@ class Placement:
         self._state = _PLACED
         self._had_slot = True
         instance.acquire_slot()
-        target_model = self._admitted.target_model
-        if target_model is not None:
+        if instance.is_remote:
+            cast("RemoteInstance", instance).prepare(self)
+        elif (target_model := self._admitted.target_model) is not None:
             self._models.begin(instance.model_holder_id, target_model)
         self._owner.placed(instance)
 
@@ -209,6 +272,15 @@ class Placement:
         if self._tried:
             instances = [instance for instance in instances if instance not in self._tried]
         return instances
+
+    def _choose_of_all(
+        self, remote: "QueuePeers", instances: Sequence[RoutedInstance]
+    ) -> RoutedInstance | None:
+        """Chooses among the instances of all nodes."""
+        admitted = self._admitted
+        if admitted.target_model is not None or admitted.instance is not None:
+            return self._choose(instances)
+        return remote.choose(self._tried, admitted.variant.route.strategy, self.needs_instance)
 
     def _choose(self, instances: Sequence[RoutedInstance]) -> RoutedInstance | None:
         target_model = self._admitted.target_model

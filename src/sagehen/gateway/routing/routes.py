@@ -17,6 +17,8 @@ from sagehen.frame.routes import (
 from sagehen.frame.routing import rank_by_affinity
 from sagehen.gateway.admission.errors import PRIMARY
 from sagehen.gateway.metrics.counters import Counters, InFlightCounter, VariantCounters
+from sagehen.gateway.peers.messages import PeerRoute
+from sagehen.gateway.peers.nodes import Peers
 from sagehen.gateway.routing.concurrency import Concurrency
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
@@ -45,6 +47,7 @@ class Variant:
     """
 
     __slots__ = (
+        "_of_this_node",
         "_ranks",
         "concurrency",
         "counters",
@@ -54,6 +57,7 @@ class Variant:
         "instance_share",
         "instances",
         "invoked_field",
+        "local",
         "offline",
         "route",
         "slot_queue",
@@ -81,6 +85,8 @@ class Variant:
         self.direct = direct
         """containers invoked directly, by hostname"""
         self.instances = instances
+        self.local = instances if slot_queue.remote is None else _local(instances)
+        """those of this machine"""
         self.instance_share = 1 / len(instances) if instances else 0.0
         """the part that a request adds to InvocationsPerInstance"""
         self.counters = counters
@@ -88,6 +94,15 @@ class Variant:
         """has the variant of the current table"""
         self.invoked_field = b"x-Amzn-Invoked-Production-Variant: %b\r\n" % route.name.encode()
         self._ranks: dict[str, list[RoutedInstance]] = {}
+        self._of_this_node: Variant | None = None
+
+    def of_this_node(self) -> "Variant":
+        """Returns the variant for requests of other nodes, which count them."""
+        if self._of_this_node is None:
+            unused = VariantCounters(endpoint="", variant=self.route.name)
+            own = Variant(self.route, self.local, unused, self.slot_queue, self.hostname)
+            self._of_this_node = own
+        return self._of_this_node
 
     def ranked(self, model: str) -> list[RoutedInstance]:
         """Returns the preferred holder of `model` first."""
@@ -146,11 +161,14 @@ class Routes:
         inflight: InflightTable,
         offline: OfflineStores,
         starts: Starts | None = None,
+        peers: Peers | None = None,
         follow_leader: Callable[[str | None], None] = lambda address: None,
     ) -> None:
         self._follow_leader = follow_leader
         self._starts = starts
         """where calls may start instances"""
+        self._peers = peers
+        """on a node of a cluster"""
         self._file = RouteFileReader(file, clock)
         self._counters = counters
         self._clock = clock
@@ -210,6 +228,8 @@ class Routes:
         self.version += 1
         self._follow_leader(table.leader_address)
         self._offline.update(_offline_routes(table))
+        if self._peers is not None:
+            self._peers.update(table.nodes)
         old_instances, self._instances = self._instances, {}
         old_queues, self._queues = self._queues, {}
         self._update_concurrencies(table)
@@ -297,6 +317,8 @@ class Routes:
         """Makes a variant, or the variant that stands for one `container` of it."""
         instances = []
         for instance_route in route.instances:
+            if self._peers is not None and self._peers.is_remote(instance_route):
+                continue
             key = _instance_key(instance_route)
             instance = self._instances.get(key) or old_instances.get(key)
             instance = instance or self._instance(endpoint, route, instance_route, container)
@@ -308,7 +330,17 @@ class Routes:
         queue = old_queues.get(queue_key) or SlotQueue(self._inflight)
         queue.endpoint = endpoint
         queue.starts = None if route.on_demand is None or is_shadow else self._starts
+        if instances:
+            queue.start_failure = None
+        elif route.on_demand is not None and route.on_demand.start_failure is not None:
+            # Kept while the instance is tried again.
+            queue.start_failure = route.on_demand.start_failure
         self._queues[queue_key] = queue
+        if self._peers is not None:
+            peer_route = PeerRoute(endpoint, route.name, container, is_shadow)
+            for remote in self._peers.instances(route.instances, peer_route, queue):
+                self._instances[remote.key] = remote
+                instances.append(remote)
         counters = self._counters.variant(endpoint, route.name, container)
         first = container or next((each.hostname for each in route.containers), PRIMARY)
         offline = self._offline.get(route.offline_results)
@@ -351,6 +383,10 @@ class Routes:
             )
         )
         return RoutedInstance(instance_route, self._clock, self._inflight, container, stages)
+
+
+def _local(instances: tuple[RoutedInstance, ...]) -> tuple[RoutedInstance, ...]:
+    return tuple(instance for instance in instances if not instance.is_remote)
 
 
 def _offline_routes(table: RouteTable) -> Iterator[OfflineRoute]:

@@ -7,6 +7,7 @@ outlive gateways and cost other requests nothing.
 import logging
 import os
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +31,7 @@ DRAFT_SECONDS = 60.0
 _NEW_SESSION_HEADERS = (b"x-amzn-sagemaker-new-session-id", b"x-amzn-sagemaker-session-id")
 _CLOSED_SESSION_HEADERS = (b"x-amzn-sagemaker-closed-session-id",)
 _EXPIRES = re.compile(r"expires\s*=\s*(\S+)", re.IGNORECASE)
+_SESSION_NAME = re.compile(r"[0-9a-f]{64}")
 _FILE_NAMES = re.compile(r"[0-9a-f]{64}|[0-9a-f]{32}\.new")
 
 log = logging.getLogger(__name__)
@@ -55,6 +57,8 @@ class Sessions:
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
+        self.on_change: Callable[[str, bytes], None] = lambda name, content: None
+        """called with the file name and the content, which is empty at the end of a session"""
         folder.mkdir(mode=0o700, exist_ok=True)
 
     def find(self, endpoint: str, session_id: str) -> StickySession | None:
@@ -80,7 +84,9 @@ class Sessions:
             closed = _first(headers, _CLOSED_SESSION_HEADERS)
             if closed is None:
                 return b""
-            self._file(endpoint, requested_id).unlink(missing_ok=True)
+            file = self._file(endpoint, requested_id)
+            file.unlink(missing_ok=True)
+            self.on_change(file.name, b"")
             return b"X-Amzn-SageMaker-Closed-Session-Id: %b\r\n" % closed
         begun = _first(headers, _NEW_SESSION_HEADERS)
         if begun is None:
@@ -88,8 +94,24 @@ class Sessions:
         session_id, expires = self._parse(begun.decode("latin-1"))
         if expires > self._clock.now():
             session = StickySession(variant, instance.instance_id, instance.run_id, expires)
-            self._write(self._file(endpoint, session_id), session)
+            file = self._file(endpoint, session_id)
+            content = msgspec.json.encode(session)
+            self._write(file, content, expires)
+            self.on_change(file.name, content)
         return b"X-Amzn-SageMaker-New-Session-Id: %b\r\n" % begun
+
+    def copy(self, name: str, content: bytes) -> None:
+        """Keeps a session that a gateway of another node has begun or ended. Raises OSError."""
+        if _SESSION_NAME.fullmatch(name) is None:
+            raise OSError(f"{name!r} cannot be the file of a session")
+        if not content:
+            (self._folder / name).unlink(missing_ok=True)
+            return
+        try:
+            session = msgspec.json.decode(content, type=StickySession)
+        except msgspec.DecodeError as error:
+            raise OSError(f"a session cannot be read: {error}") from error
+        self._write(self._folder / name, content, session.expires)
 
     def sweep(self) -> None:
         """Removes expired files. May be slow: not for the event loop."""
@@ -120,10 +142,10 @@ class Sessions:
                 log.warning("The expiry of a container's session is not a time: %s", value)
         return session_id.strip(), expires
 
-    def _write(self, file: Path, session: StickySession) -> None:
+    def _write(self, file: Path, content: bytes, expires: float) -> None:
         draft = file.with_name(f"{uuid4().hex}.new")
-        draft.write_bytes(msgspec.json.encode(session))
-        os.utime(draft, (session.expires, session.expires))
+        draft.write_bytes(content)
+        os.utime(draft, (expires, expires))
         draft.replace(file)
 
 

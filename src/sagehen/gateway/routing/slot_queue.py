@@ -2,13 +2,15 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from sagehen.gateway.routing.inflight import InflightTable
 
 if TYPE_CHECKING:
+    from sagehen.gateway.peers.door_queue import DoorQueue
+    from sagehen.gateway.peers.queue_peers import QueuePeers
     from sagehen.gateway.routing.instance import RoutedInstance
     from sagehen.gateway.routing.routes import Variant
     from sagehen.gateway.routing.starts import Starts
@@ -34,6 +36,23 @@ class SlotWaiter(Protocol):
 
     waiting_since: float
     """monotonic seconds, the same for all processes of a machine"""
+    is_of_other_node: ClassVar[bool]
+    """waits in another node, too, and is not to wait in a third"""
+
+    @property
+    def target_model(self) -> str | None: ...
+
+    @property
+    def pinned_instance(self) -> "RoutedInstance | None":
+        """The only one that may answer."""
+
+    @property
+    def needs_instance(self) -> bool:
+        """Whether another node may not choose the instance: the session is recorded here."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any instance may answer as well as any other."""
 
     def can_use(self, instance: "RoutedInstance") -> bool: ...
 
@@ -45,6 +64,9 @@ class SlotWaiter(Protocol):
 
     def no_usable_instance(self) -> None:
         """Removed from the queue: no usable instance is left."""
+
+    def slot_granted(self, instance: "RoutedInstance") -> None:
+        """Removed from the queue: an instance of another node has a slot for this request."""
 
     @property
     def waits_for_start(self) -> bool:
@@ -63,9 +85,16 @@ class SlotQueue:
     endpoint = ""
     starts: "Starts | None" = None
     """of a variant whose calls start instances"""
+    start_failure: str | None = None
+    """why the last instance that calls have started did not serve"""
+    door: "DoorQueue | None" = None
+    """where requests of other nodes wait"""
 
     def __init__(self, inflight: InflightTable) -> None:
         self._inflight = inflight
+        # Read for each request: an attribute of the instance takes less than one of the class.
+        self.remote: QueuePeers | None = None
+        """where other nodes have instances"""
         self._waiting: OrderedDict[SlotWaiter, None] = OrderedDict()
         self._column: int | None = None
         self._overtaken = 0
@@ -93,6 +122,8 @@ class SlotQueue:
             columns = [each.column for each in instances if each.column is not None]
             self._column = min(columns, default=None)
             self._publish_oldest()
+        if self.remote is not None:
+            self.remote.update()
         self._reject_unservable(variant.instances)
         self.wake()
 
@@ -108,9 +139,17 @@ class SlotQueue:
         for waiter in list(self._waiting):
             if self.starts is not None and waiter.waits_for_start:
                 continue
-            if not any(map(waiter.can_use, instances)):
-                del self._waiting[waiter]
+            if self.remote is None or not instances:
+                is_servable = any(map(waiter.can_use, instances))
+            else:
+                is_servable = self.remote.can_serve(waiter)
+            if not is_servable and waiter in self._waiting:
+                self._take_out(waiter)
                 waiter.no_usable_instance()
+
+    def reject_unservable(self) -> None:
+        """Call when another node is lost."""
+        self._reject_unservable(self.variant.instances)
 
     @property
     def must_queue(self) -> bool:
@@ -127,12 +166,42 @@ class SlotQueue:
             self._waiting.move_to_end(waiter, last=False)
         if self.starts is not None:
             self.starts.request(self)
+        if self.remote is not None and not waiter.is_of_other_node:
+            self.remote.reserve(waiter)
         self._publish_oldest()
         self.wake()
 
-    def remove(self, waiter: SlotWaiter) -> None:
-        self._waiting.pop(waiter, None)
+    def add_by_age(self, waiter: SlotWaiter) -> None:
+        """Adds a request of another node before those that have waited less."""
+        since = waiter.waiting_since
+        younger = [each for each in self._waiting if each.waiting_since > since]
+        self._waiting[waiter] = None
+        for each in younger:
+            self._waiting.move_to_end(each)
         self._publish_oldest()
+        self.wake()
+
+    def waiters(self) -> Sequence[SlotWaiter]:
+        """Returns those that wait now, the first one first."""
+        return tuple(self._waiting)
+
+    def first_waiters(self, count: int) -> Iterator[SlotWaiter]:
+        return islice(self._waiting, count)
+
+    def remove(self, waiter: SlotWaiter) -> None:
+        self._take_out(waiter)
+        self._publish_oldest()
+
+    def hand_over(self, waiter: SlotWaiter, instance: "RoutedInstance") -> None:
+        """Gives a waiter the slot that another node has granted."""
+        self._take_out(waiter)
+        self._publish_oldest()
+        waiter.slot_granted(instance)
+
+    def _take_out(self, waiter: SlotWaiter) -> None:
+        self._waiting.pop(waiter, None)
+        if self.remote is not None:
+            self.remote.left(waiter)
 
     def wake(self) -> None:
         """Looks for free slots in the loop's next turn."""
@@ -143,15 +212,19 @@ class SlotQueue:
     def _serve(self) -> None:
         self._is_serve_scheduled = False
         while self._waiting:
-            free = [instance for instance in self.variant.instances if instance.is_free]
+            free = [instance for instance in self.variant.local if instance.is_free]
             if free and self._yields_slot():
                 break
             self._yields = None
             chosen = self._choose(free) if free else None
             if chosen is None:
                 break
-            del self._waiting[chosen]
+            self._take_out(chosen)
+            if self.door is not None:
+                self.door.slot_ended(len(self._waiting))
             chosen.slot_available()
+        if self.door is not None:
+            self.door.grant_early()
         self._publish_oldest()
         self._schedule_poll()
 

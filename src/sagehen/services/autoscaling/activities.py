@@ -31,12 +31,14 @@ __all__ = [
     "describe_scaling_activities",
     "failed",
     "failed_message",
+    "is_same_failure",
     "record_not_scaled",
     "succeeded",
 ]
 
 HISTORY_SECONDS = 42 * 86_400.0
 """six weeks"""
+_REQUEST_ID = "; Request ID: "
 _COMPARED = 20
 """activities that are looked through for an equal one"""
 
@@ -93,8 +95,18 @@ def failed_message(error: AwsError) -> str:
     """Returns a refusal of SageMaker as Application Auto Scaling tells it."""
     return (
         f"{error.message} (Service: AmazonSageMaker; Status Code: {error.status or 400}; "
-        f"Error Code: {error.code}; Request ID: {uuid.uuid4()})."
+        f"Error Code: {error.code}{_REQUEST_ID}{uuid.uuid4()})."
     )
+
+
+def is_same_failure(one: ActivityRecord, other: ActivityRecord) -> bool:
+    """Tells whether two activities failed in the same way; each request has its own id."""
+
+    def failure(activity: ActivityRecord) -> tuple[object, ...]:
+        reason = (activity.message or "").partition(_REQUEST_ID)[0]
+        return activity.status, activity.cause, activity.description, reason
+
+    return one.status is ActivityStatus.FAILED and failure(one) == failure(other)
 
 
 def bounds_activity(

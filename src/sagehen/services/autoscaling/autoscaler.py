@@ -17,6 +17,7 @@ from sagehen.services.autoscaling.activities import (
     change_activity,
     failed,
     failed_message,
+    is_same_failure,
     succeeded,
 )
 from sagehen.services.autoscaling.policies.facts import LastScaling
@@ -62,11 +63,13 @@ class Autoscaler:
         cause: str,
         now: float,
         before: int | None = None,
+        is_retry: bool = False,
     ) -> ActivityRecord:
         """Sets the desired count and writes the activity, failed if the service refuses the count.
 
         Args:
             before: see `LastScaling`; None for a change that starts no cooldown.
+            is_retry: leaves out an activity that failed for the same reason as the last one.
         """
         activity = change_activity(
             target.key, cause, now, desired=desired, capacity=capacity.desired, before=before
@@ -77,6 +80,8 @@ class Autoscaler:
             )
         except AwsError as error:
             activity = failed(activity, failed_message(error), now)
+            if is_retry and _is_told(connection, activity):
+                return activity
         store.add_activity(connection, activity)
         _log_activity(activity)
         return activity
@@ -86,7 +91,8 @@ class Autoscaler:
     ) -> ScalableTargetRecord:
         """Brings the desired count between the bounds; returns the target, which is not stored.
 
-        While the resource takes no change, nothing happens: the loop adjusts it later.
+        While the resource takes no change, nothing happens: the loop adjusts it later, as it does
+        when the service has refused the count.
         """
         minimum, maximum = target.minimum, target.maximum
         desired = min(max(capacity.desired, minimum), maximum)
@@ -95,9 +101,11 @@ class Autoscaler:
                 return msgspec.structs.replace(target, adjusted_for=None)
             bound = "minimum" if desired == minimum else "maximum"
             cause = f"{bound} capacity was set to {desired}"
-            self.change(connection, target, capacity, desired, cause, now)
+            activity = self.change(connection, target, capacity, desired, cause, now, is_retry=True)
             reason = f"The {cause}."
             target = msgspec.structs.replace(target, last_decision=reason, decided_at=now)
+            if activity.status is ActivityStatus.FAILED:
+                return msgspec.structs.replace(target, adjusted_for=None)
         return msgspec.structs.replace(target, adjusted_for=capacity.deployment)
 
     def end_activities(
@@ -183,6 +191,14 @@ class Autoscaler:
     def delete_alarms(self, connection: Connection, policy: PolicyRecord, now: float) -> None:
         if policy.alarms:
             self.alarms.delete(connection, [alarm.alarm_name for alarm in policy.alarms], now)
+
+
+def _is_told(connection: Connection, activity: ActivityRecord) -> bool:
+    key = activity.resource_id, activity.dimension
+    return any(
+        is_same_failure(activity, last)
+        for _, last in store.activities(connection, key, False, None, 1)
+    )
 
 
 def _after_scaling(

@@ -43,9 +43,14 @@ class ScalingLoop(LeasedLoop):
         return []
 
     async def step(self) -> float | None:
-        return await in_thread(self._step)
+        seconds = await in_thread(self._step)
+        if seconds is not None:
+            # A schedule that runs next year must not cost a look each second.
+            self.due_in(seconds)
+        return None
 
     def _step(self) -> float | None:
+        """Returns the seconds until the next scheduled run."""
         now = self._clock.now()
         if self._clock.monotonic() >= self._sweep_due:
             self._sweep_due = self._clock.monotonic() + SWEEP_SECONDS

@@ -81,7 +81,7 @@ def _apply(
     store.add_activity(connection, activity)
     target = msgspec.structs.replace(target, minimum=minimum, maximum=maximum)
     adjusted = autoscaler.adjust(connection, target, capacity, now)
-    if adjusted.adjusted_for is None:
+    if adjusted.adjusted_for is None and capacity.not_scalable is not None:
         _record_unscalable(connection, target, capacity, now)
     store.put_target(connection, adjusted)
 

@@ -40,6 +40,8 @@ class InstanceAgent(Protocol):
 
     async def delete_instance(self, instance_id: str) -> None: ...
 
+    async def keep_warm(self, images: Sequence[str]) -> None: ...
+
 
 class AgentInstances:
     """The agent as one reconciler sees it.
@@ -64,6 +66,7 @@ class AgentInstances:
             agent.instances, self._by_id, clock, wake, quiet=quiet
         )
         self._refused: dict[str, InstanceReport] = {}
+        self._warm = False
 
     def watch(self) -> Coroutine[Any, Any, None]:
         """Follows the agent's reports; to be run beside the reconciler."""
@@ -86,6 +89,18 @@ class AgentInstances:
                     self._wake()  # the agent will not report it
         except Unavailable as error:
             _warn(error)
+
+    async def keep_warm(self, images: Sequence[str]) -> bool:
+        """Has the agent prepare for starts of these images; returns whether it knows. Each pass
+        repeats it, as an agent that was restarted knows of none."""
+        if images or self._warm:
+            try:
+                await self._agent.keep_warm(images)
+            except SagehenError as error:
+                _warn(error)
+                return False
+            self._warm = bool(images)
+        return True
 
     async def stop_all(self) -> None:
         for report in (self._watch.reports or {}).values():

@@ -541,6 +541,24 @@ CREATE TABLE leases (
 	session VARCHAR(63) NOT NULL, 
 	CONSTRAINT pk_leases PRIMARY KEY (name)
 );
+CREATE TABLE nodes (
+	node_id VARCHAR(40) NOT NULL, 
+	agent_address VARCHAR(300) NOT NULL, 
+	peer_address VARCHAR(300) NOT NULL, 
+	gateway_address VARCHAR(300) NOT NULL, 
+	resources JSON NOT NULL, 
+	has_control BOOLEAN NOT NULL, 
+	is_draining BOOLEAN NOT NULL, 
+	ray_id VARCHAR(64) NOT NULL, 
+	epoch BIGINT NOT NULL, 
+	seen_at DOUBLE NOT NULL, 
+	CONSTRAINT pk_nodes PRIMARY KEY (node_id)
+);
+CREATE TABLE cluster (
+	id INTEGER NOT NULL, 
+	authority TEXT NOT NULL, 
+	CONSTRAINT pk_cluster PRIMARY KEY (id)
+);
 CREATE TABLE shared_secrets (
 	name VARCHAR(64) NOT NULL, 
 	value BLOB NOT NULL, 

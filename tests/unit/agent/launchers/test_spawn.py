@@ -77,5 +77,5 @@ async def test_what_a_program_reports_is_read_to_its_end() -> None:
     ],
 )
 def test_a_failure_is_told_with_its_step(report: bytes, message: str | None) -> None:
-    error = module._failure(bytearray(report))
+    error = module.failure_in(bytearray(report))
     assert (None if error is None else str(error)) == message

@@ -8,6 +8,7 @@ import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from sqlalchemy.exc import OperationalError
 
 from sagehen.app.api.application import (
     LARGEST_CONTROL_BODY_BYTES,
@@ -31,8 +32,9 @@ class House:
         self.bodies = BodyBudget(2 * LARGEST_CONTROL_BODY_BYTES)
         self.reads = 0
         site = OwnSite("https://sagehen.example")
+        self.operations = {"sagemaker": {"ListModels": lambda call, params: {"Models": []}}}
         self.app = Application(
-            {"sagemaker": {"ListModels": lambda call, params: {"Models": []}}},
+            self.operations,
             verifier,
             lambda request_id: _Call(request_id),
             Guard(_nothing, verifier, "token", site, Metrics("127.0.0.1", False), self.bodies),
@@ -131,6 +133,23 @@ async def test_nor_by_a_link(house, query):
 async def test_what_is_signed_is_done(house):
     assert await house.ask(signed(), b"{}") == (200, "")
     assert house.bodies.held_bytes == 0
+
+
+@pytest.mark.parametrize(("state", "status"), [("40P01", 200), ("40001", 200), ("57P01", 500)])
+async def test_an_operation_that_the_database_ended_is_done_again(house, state, status):
+    class Ended(Exception):
+        sqlstate = state
+
+    tries = []
+
+    def operate(call, params):
+        tries.append(params)
+        if len(tries) < 3:
+            raise OperationalError("UPDATE", {}, Ended())
+        return {"Models": []}
+
+    house.operations["sagemaker"]["ListModels"] = operate
+    assert (await house.ask(signed(), b"{}"))[0] == status
 
 
 async def test_a_body_that_is_too_large(house):

@@ -56,6 +56,7 @@ async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> 
     (told,) = answer["endpoints"]
 
     assert (told["name"], told["status"], told["failure_reason"]) == (NAME, "InService", "Once.")
+    assert told["leaving"] == 1
     (variant,) = told["variants"]
     expected = {
         "name": "a",

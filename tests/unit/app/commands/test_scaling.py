@@ -141,7 +141,7 @@ def test_recorded_invocations_are_replayed(monkeypatch, tmp_path):
     assert "No invocations of e/v are recorded" in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("text", ["", "1\nx\n", "-1\n", "inf\n", "nan\n"])
+@pytest.mark.parametrize("text", ["", "1\nx\n", "0,1\n1,\n2,3\n", "-1\n", "inf\n", "nan\n"])
 def test_loads_that_are_none_are_refused(tmp_path, text):
     path = tmp_path / "load.csv"
     path.write_text(text)

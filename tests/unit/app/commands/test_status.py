@@ -35,11 +35,15 @@ VARIANT = {
 
 
 def shown(
-    *variants: dict[str, Any], status: str = "InService", queue: dict[str, Any] | None = None
+    *variants: dict[str, Any],
+    status: str = "InService",
+    queue: dict[str, Any] | None = None,
+    leaving: int = 0,
 ) -> str:
     endpoint: dict[str, Any] = {"name": "house-prices", "status": status, "failure_reason": None}
     endpoint["variants"] = variants
     endpoint["queue"] = queue
+    endpoint["leaving"] = leaving
     text = io.StringIO()
     console = Console(file=text, width=80)
     console.print(render_status({"url": "http://127.0.0.1:9000", "endpoints": [endpoint]}))
@@ -236,3 +240,16 @@ def test_a_scaled_variant_says_between_what_and_why() -> None:
         "house-prices, variant AllTraffic: instance count from 1 to 4 by 1 policy. Policy p: The "
         "metric is 60, above the threshold 50 of alarm a."
     ) in told
+
+
+@pytest.mark.parametrize(
+    ("leaving", "line"),
+    [
+        (0, None),
+        (1, "house-prices: 1 leaving instance ends its requests"),
+        (2, "house-prices: 2 leaving instances end their requests"),
+    ],
+)
+def test_instances_that_leave_are_told(leaving: int, line: str | None) -> None:
+    told = shown(VARIANT, leaving=leaving)
+    assert "leaving" not in told if line is None else line in told

@@ -23,7 +23,7 @@ def variant(name: str, weight: float = 1.0, **more: Any) -> Variant:
         name=name, weight=weight, instances=(), multi_model=more.pop("multi_model", False)
     )
     counters = VariantCounters(endpoint="price", variant=name)
-    return Variant(route, (INSTANCE,), counters, SimpleNamespace(), **more)  # type: ignore[arg-type]
+    return Variant(route, (INSTANCE,), counters, SimpleNamespace(remote=None), **more)  # type: ignore[arg-type]
 
 
 class Routes:

@@ -82,34 +82,39 @@ def test_slots_are_reserved_at_a_bounded_number_of_different_nodes():
 
 def test_a_granted_waiter_releases_its_other_reservations():
     reservations = Reservations()
-    first, second = reservations.add("a", "node 1"), reservations.add("a", "node 2")
-    assert reservations.granted(first) == "a"
-    assert reservations.remove("a") == [(second, "node 2")]
+    reservations.add("a", "node 1", 1)
+    reservations.add("a", "node 2", 2)
+    assert "a" in reservations
+    assert reservations.granted(1) == "a"
+    assert reservations.remove("a") == [(2, "node 2")]
     assert len(reservations) == 0
-    assert reservations.granted(second) is None, "it came too late"
+    assert "a" not in reservations
+    assert reservations.granted(2) is None, "it came too late"
 
 
 def test_the_oldest_takes_a_grant_and_leaves_its_reservations():
     reservations = Reservations()
-    old = [reservations.add("old", node) for node in ("1", "2")]
-    young = [reservations.add("young", node) for node in ("3", "4")]
-    assert reservations.granted(young[0]) == "young"
+    for number in (1, 2):
+        reservations.add("old", f"node {number}", number)
+    for number in (3, 4):
+        reservations.add("young", f"node {number}", number)
+    assert reservations.granted(3) == "young"
     reservations.exchange("young", "old")
-    assert reservations.remove("old") == [(young[1], "4")]
-    assert reservations.granted(old[1]) == "young"
-    assert reservations.remove("young") == [(old[0], "1")]
+    assert reservations.remove("old") == [(4, "node 4")]
+    assert reservations.granted(2) == "young"
+    assert reservations.remove("young") == [(1, "node 1")]
     assert len(reservations) == 0
 
 
 def test_reservations_at_a_lost_node_are_forgotten():
     reservations = Reservations()
     lost, other = object(), object()
-    number = reservations.add("a", lost)
-    kept = reservations.add("a", other)
-    reservations.add("b", other)
+    reservations.add("a", lost, 1)
+    reservations.add("a", other, 2)
+    reservations.add("b", other, 3)
     assert reservations.lost(lost) == ["a"]
-    assert reservations.granted(number) is None
-    assert reservations.remove("a") == [(kept, other)]
+    assert reservations.granted(1) is None
+    assert reservations.remove("a") == [(2, other)]
 
 
 @pytest.fixture
@@ -143,4 +148,9 @@ def test_pauses_without_waiting_requests_do_not_count():
     early.ended(1.010, waiting=0)
     early.ended(60.0, waiting=1)
     early.ended(60.010, waiting=1)
-    assert early.allowed(oldest_age=0.011, slots=1) == 1
+    assert early.allowed(oldest_age=0.011, slots=2) == 1
+
+
+def test_behind_a_single_slot_a_request_must_have_waited_longer(early):
+    assert early.allowed(oldest_age=0.039, slots=1) == 0
+    assert early.allowed(oldest_age=0.041, slots=1) == 1

@@ -26,6 +26,10 @@ class Place:
 class Variant:
     instances: list[Place]
 
+    @property
+    def local(self) -> list[Place]:
+        return self.instances
+
 
 @dataclass(eq=False)
 class Waiter:
@@ -226,3 +230,14 @@ async def test_nobody_waits_for_a_variant_that_is_gone(make):
     lines.lines[0].close()
     assert lines.turned_away == [1, 2]
     assert not lines.lines[1].must_queue
+
+
+async def test_a_request_of_another_node_takes_its_place_by_age(make):
+    lines = make()
+    for number, since in ((1, 1.0), (2, 2.0), (3, 3.0)):
+        lines.join(number, waiting_since=since)
+    lines.lines[0].add_by_age(Waiter(9, lines, waiting_since=1.5))
+    lines.lines[0].add_by_age(Waiter(8, lines, waiting_since=5.0))
+    for _ in range(5):
+        await lines.free()
+    assert lines.numbers == [1, 9, 2, 3, 8]

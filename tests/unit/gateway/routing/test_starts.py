@@ -142,6 +142,25 @@ async def test_and_in_time(house, variant, starts, eventually, limits_met):
     assert house.gateway._routes.queued == 0
 
 
+async def test_the_answer_says_why_the_last_start_failed(house, variant, starts, eventually):
+    await starts()
+    failed = OnDemandRoute(start_failure="The model does not load.")
+    house.route(variant(on_demand=failed))
+    await house.start(start_wait_seconds=180)
+    for expected in (True, False):
+        call = asyncio.create_task(house.invoke())
+        await eventually(lambda: house.gateway._routes.queued == 1)
+        house.route(variant(on_demand=ON_DEMAND))  # it is tried again
+        house.clock.advance(181)
+        message = (await call).json["Message"]
+        assert ("The last start failed: The model does not load. " in message) is expected
+        # One that starts, and goes when it is idle.
+        fake = await house.fake(lambda asked: (200, {}, b"started"))
+        house.route(variant(fake, on_demand=ON_DEMAND))
+        assert (await house.invoke()).status == 200
+        house.route(variant(on_demand=ON_DEMAND))
+
+
 async def test_the_container_has_its_whole_time_after_the_wait(house, variant, starts, eventually):
     await starts()
     house.route(variant(on_demand=ON_DEMAND))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from sagehen.wire.errors import AwsError
+
 RESOURCE = "endpoint/e/variant/v"
 
 
@@ -58,3 +60,34 @@ def test_a_resource_takes_its_targets_with_it(scaling):
     (left,) = scaling.DescribeScalableTargets()["ScalableTargets"]
     assert left["ResourceId"] == "endpoint/e2/variant/v"
     assert scaling.alarms.definitions == {}
+
+
+def test_a_count_that_was_refused_is_set_when_there_is_room(scaling):
+    scaling.fleet.refusal = AwsError("ResourceLimitExceeded", "There is no room.", 400)
+    scaling.register(3, 4)
+    for number in (2, 3):  # Other resources change, and there is still no room.
+        scaling.fleet.counts["endpoint/e2/variant/v"] = number
+        scaling.look()
+    assert [one["StatusCode"] for one in scaling.activities()] == ["Failed"]
+    assert "There is no room." in scaling.activities()[0]["StatusMessage"]
+    scaling.fleet.refusal = None
+    scaling.fleet.counts["endpoint/e2/variant/v"] = 1
+    scaling.look()
+    scaling.settle()
+    assert scaling.fleet.counts[RESOURCE] == 3
+    assert [one["StatusCode"] for one in scaling.activities()] == ["Successful", "Failed"]
+
+
+def test_a_scheduled_count_that_is_refused_fails_once(scaling):
+    scaling.fleet.refusal = AwsError("ResourceLimitExceeded", "There is no room.", 400)
+    bounds = {"MinCapacity": 3, "MaxCapacity": 4}
+    scaling.PutScheduledAction(
+        ScheduledActionName="a", Schedule="rate(1 hour)", ScalableTargetAction=bounds
+    )
+    scaling.pass_time(3600)
+    scaling.look()
+    assert [one["StatusCode"] for one in scaling.activities()] == ["Failed", "Successful"]
+    scaling.fleet.refusal = None
+    scaling.fleet.counts["endpoint/e2/variant/v"] = 1
+    scaling.look()
+    assert scaling.fleet.counts[RESOURCE] == 3

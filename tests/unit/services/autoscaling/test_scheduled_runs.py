@@ -6,6 +6,7 @@ import pytest
 
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS
 from sagehen.services.autoscaling.loop import ENDED_ACTION_SECONDS, ScalingLoop
+from sagehen.state.database import Database
 from sagehen.state.leadership import Leadership
 
 RESOURCE = "endpoint/e/variant/v"
@@ -165,6 +166,32 @@ async def test_the_loop_runs_by_its_clock(scaling):
     scaling.pass_time(0.5)
     await running.turn()
     assert bounds(scaling) == (3, 5)
+
+
+async def test_a_run_far_off_costs_no_turns_until_it_is_due(scaling):
+    put(scaling, "rate(20 minutes)")
+    # As in control: its leases are no rows that it writes again and again.
+    database = Database(str(scaling.database.engine.url), by_control=True)
+    leadership = Leadership(database, scaling.clock, "here")
+    running = ScalingLoop(database, scaling.autoscaler, scaling.clock, leadership)
+    steps: list[float] = []
+    step = running._step
+
+    def counted() -> float | None:
+        steps.append(scaling.clock.now())
+        return step()
+
+    running._step = counted
+    began = scaling.clock.now()
+    rest = await running._turn_or_back_off()
+    while bounds(scaling) == (1, 10) and scaling.clock.now() < began + HOUR:
+        scaling.pass_time(rest)
+        rest = await running._turn_or_back_off()
+    await running._lease.let_go()
+    database.close()
+    assert steps[-1] == began + 20 * 60
+    # One each half minute in any case, and some after the loop's own commits.
+    assert len(steps) < 50
 
 
 class _KilledError(Exception):

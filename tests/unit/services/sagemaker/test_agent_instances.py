@@ -29,6 +29,9 @@ class Agent:
     async def delete_instance(self, instance_id):
         self._note("delete", instance_id)
 
+    async def keep_warm(self, images):
+        self._note("warm", *images)
+
 
 def made():
     agent, woken = Agent(), []
@@ -78,3 +81,15 @@ async def test_all_but_those_that_stop_already_are_stopped():
     agent.errors = [Invalid("It is not there.")]
     await instances.stop_all()
     assert agent.asked == [("delete", "i-2"), ("delete", "i-3")]
+
+
+async def test_the_agent_is_told_of_images_in_each_pass_and_of_their_end_once():
+    agent, _, instances = made()
+    assert await instances.keep_warm([])
+    assert agent.asked == [], "it knows of none"
+    assert await instances.keep_warm(["a", "b"])
+    agent.errors = [Unavailable("away")]
+    assert not await instances.keep_warm(["a", "b"])
+    assert await instances.keep_warm([])
+    assert await instances.keep_warm([])
+    assert agent.asked == [("warm", "a", "b"), ("warm", "a", "b"), ("warm",)]

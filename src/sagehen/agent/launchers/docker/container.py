@@ -166,6 +166,10 @@ class DockerContainer:
     def note(self, message: str) -> None:
         self._log.add(f"sagehen: {message}")
 
+    @property
+    def is_forked(self) -> bool:
+        return False
+
     def hits(self) -> LimitHits:
         hits = {InstanceLimit.LOG: self._log.rotations}
         exceeded = self._ended.result().exceeded if self._ended.done() else None

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -24,6 +24,7 @@ from sagehen.containers.modelserver.serving.malloc_trim import give_memory_back,
 from sagehen.containers.modelserver.serving.responses import not_loaded
 from sagehen.containers.modelserver.workers.dispatcher import WorkerDispatcher
 from sagehen.containers.modelserver.workers.pool import WorkerPool
+from sagehen.containers.modelserver.workers.process import StartedWorker
 from sagehen.containers.python_envs.environments import EnvironmentLease, Environments
 from sagehen.containers.python_envs.install import EnvironmentSpec
 
@@ -57,7 +58,17 @@ class _Pool:
 class Loader:
     """Loads and unloads models."""
 
-    def __init__(self, adapter: Adapter, environment: Environment, clock: Clock = SYSTEM) -> None:
+    def __init__(
+        self,
+        adapter: Adapter,
+        environment: Environment,
+        clock: Clock = SYSTEM,
+        started: Sequence[StartedWorker] = (),
+    ) -> None:
+        """Args:
+        started: workers of this interpreter that run already.
+        """
+        self._started = list(started)
         self._adapter = adapter
         self._environment = environment
         self._clock = clock
@@ -123,6 +134,7 @@ class Loader:
         self._work.shutdown(wait=False, cancel_futures=True)
         self._decoder.shutdown(wait=False, cancel_futures=True)
         self._installs.shutdown(wait=False, cancel_futures=True)
+        _kill(self._started)
         await asyncio.to_thread(self._environments.close)
         await asyncio.gather(*(pool.workers.close() for pool in self._pools.values()))
 
@@ -175,7 +187,11 @@ class Loader:
             lease = await loop.run_in_executor(self._installs, acquire, spec)
             python = lease.python
         if python not in self._pools:
-            workers = WorkerPool(self._environment, python, self._clock)
+            started, self._started = self._started, []
+            if python != sys.executable:
+                _kill(started)
+                started = []
+            workers = WorkerPool(self._environment, python, self._clock, started)
             self._pools[python] = _Pool(workers, lease)
         elif lease is not None:
             lease.release()
@@ -193,6 +209,11 @@ class Loader:
     async def _in_thread(self, function: Callable[..., T], *arguments: object) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._loads, function, *arguments)
+
+
+def _kill(workers: Sequence[StartedWorker]) -> None:
+    for worker in workers:
+        worker.kill()
 
 
 def _threads(environment: Environment) -> int:

@@ -2,10 +2,8 @@
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from uuid import uuid4
 
 from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.errors import SagehenError, Unavailable
@@ -13,7 +11,13 @@ from sagehen.base.retry import Backoff
 from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.gpus import WORKER_GPU, visible_gpus
 from sagehen.containers.modelserver.workers.dispatcher import WorkerDispatcher
-from sagehen.containers.modelserver.workers.process import Worker, WorkerDied
+from sagehen.containers.modelserver.workers.process import (
+    StartedWorker,
+    Worker,
+    WorkerDied,
+    start_worker,
+    worker_variables,
+)
 from sagehen.containers.modelserver.workers.worker_queue import WorkerQueue
 
 __all__ = ["HostedModel", "WorkerPool"]
@@ -44,9 +48,20 @@ class HostedModel:
 
 
 class WorkerPool:
-    """Runs `environment.workers` processes, each with every model of the pool."""
+    """Runs `environment.workers` processes, each with every model of the pool.
 
-    def __init__(self, environment: Environment, python: str, clock: Clock = SYSTEM) -> None:
+    Args:
+        started: processes that run already, and are used first.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        python: str,
+        clock: Clock = SYSTEM,
+        started: Iterable[StartedWorker] = (),
+    ) -> None:
+        self._started = list(started)
         self._environment = environment
         self._python = python
         self._clock = clock
@@ -108,6 +123,8 @@ class WorkerPool:
         for watch in self._watches:
             watch.cancel()
         await asyncio.gather(*self._watches, return_exceptions=True)
+        for started in self._started:
+            started.kill()
         workers = self._running()
         for worker in workers:
             worker.kill()
@@ -186,11 +203,13 @@ class WorkerPool:
         return ending
 
     def _start(self, at: int) -> Worker:
-        settings = self._environment
-        variables = {**os.environ, **settings.variables, **settings.thread_variables}
-        if gpus := visible_gpus(settings.variables):
+        now = self._clock.monotonic()
+        if self._started:
+            return Worker(self._started.pop(), now)
+        variables = worker_variables(self._environment)
+        if gpus := visible_gpus(self._environment.variables):
             variables[WORKER_GPU] = str(at % gpus)
-        return Worker(self._python, variables, uuid4().hex, self._clock.monotonic())
+        return Worker(start_worker(self._python, variables), now)
 
     def _fail_waiting(self, at: int, error: OSError) -> None:
         slot = self._workers[at]

@@ -7,9 +7,12 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+from uuid import uuid4
 
 from sagehen.base.errors import SagehenError
 from sagehen.containers.leftovers import MARK, end_leftovers
+from sagehen.containers.modelserver.environment import Environment
 from sagehen.containers.modelserver.load_failures import LoadFailure
 from sagehen.containers.modelserver.serving.responses import RaisedElsewhere
 from sagehen.containers.modelserver.workers.channel import WorkerChannel
@@ -27,25 +30,78 @@ from sagehen.containers.modelserver.workers.messages import (
 )
 from sagehen.containers.modelserver.workers.worker_queue import WorkerQueue
 
-__all__ = ["Worker", "WorkerDied"]
+__all__ = [
+    "WORKER_MODULE",
+    "StartedWorker",
+    "Worker",
+    "WorkerDied",
+    "WorkerProcess",
+    "start_worker",
+    "worker_variables",
+]
 
 ABORT_SECONDS = 1.0
 """From SIGABRT, which logs the stack, to SIGKILL."""
+WORKER_MODULE = "sagehen.containers.modelserver.worker"
 
 
 class WorkerDied(SagehenError):
     """The process ended before it completed a request."""
 
 
-class Worker:
-    """Runs `python -m sagehen.containers.modelserver.worker`.
+class WorkerProcess(Protocol):
+    """A child of this process, as `subprocess.Popen`."""
 
-    Create it on the main thread: the kernel ends the process with the thread that started it.
-    `variables` is its whole environment; the unique `mark` finds processes it leaves behind;
-    `since` is the monotonic time. Raises OSError.
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def send_signal(self, number: int) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+class StartedWorker(NamedTuple):
+    process: WorkerProcess
+    end: socket.socket
+    """the server's"""
+    mark: str
+    """is unique, and finds the processes that the worker leaves behind"""
+
+    def kill(self) -> None:
+        """Ends a worker that nobody uses."""
+        self.end.close()
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def worker_variables(environment: Environment) -> dict[str, str]:
+    return {**os.environ, **environment.variables, **environment.thread_variables}
+
+
+def start_worker(python: str, variables: Mapping[str, str]) -> StartedWorker:
+    """Runs the worker with these variables alone. Raises OSError.
+
+    To be called on the main thread: the kernel ends the process with the thread that started it.
     """
+    mark = uuid4().hex
+    own_end, worker_end = socket.socketpair()
+    with worker_end:
+        try:
+            process = _start(python, {**variables, MARK: mark}, worker_end)
+        except OSError:
+            own_end.close()
+            raise
+    return StartedWorker(process, own_end, mark)
 
-    def __init__(self, python: str, variables: Mapping[str, str], mark: str, since: float) -> None:
+
+class Worker:
+    """A worker process in use; `since` is the monotonic time. Raises OSError."""
+
+    def __init__(self, started: StartedWorker, since: float) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[str] = loop.create_future()
         """How the process ended, to follow "The process"; set once its descendants are gone too."""
@@ -55,19 +111,13 @@ class Worker:
         """The worker has answered a call."""
         self.queues: dict[int, WorkerQueue] = {}
         self.since = since
-        self._mark = mark
+        self._mark = started.mark
         self._pending: dict[int, asyncio.Future[FromWorker]] = {}
         self._reason: str | None = None
         self._ending_text: str | None = None
         self._killing: asyncio.TimerHandle | None = None
-        own_end, worker_end = socket.socketpair()
-        with worker_end:
-            try:
-                self._process = _start(python, {**variables, MARK: mark}, worker_end)
-            except OSError:
-                own_end.close()
-                raise
-        self._channel = WorkerChannel(own_end, self._receive)
+        self._process = started.process
+        self._channel = WorkerChannel(started.end, self._receive)
         self._descriptor = os.pidfd_open(self._process.pid)
         loop.add_reader(self._descriptor, self._see_end)
 
@@ -174,7 +224,7 @@ def _start(
         [
             python,
             "-m",
-            "sagehen.containers.modelserver.worker",
+            WORKER_MODULE,
             str(worker_end.fileno()),
             str(os.getpid()),
         ],

@@ -6,6 +6,7 @@ transaction, so that a kill at any time loses none and repeats none.
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ from sagehen.services.monitoring.alarms.transitions import (
     invoke_policies,
 )
 from sagehen.state.database import Database
+from sagehen.state.deadlocks import retry_deadlocks
 from sagehen.state.leases import WriteCheck
 from sagehen.wire.errors import AwsError
 
@@ -124,7 +126,7 @@ class EvaluationPass:
 
     def _write(self, steps: Sequence[_Step], now: float) -> None:
         try:
-            self._write_together(steps, now)
+            retry_deadlocks(partial(self._write_together, steps, now))
         except (SagehenError, OSError, OperationalError, InterfaceError):
             raise  # the state is away, or the lease is lost
         except Exception:

@@ -47,7 +47,7 @@ class InstanceSample(Protocol):
     def value(self) -> float: ...
 
     @property
-    def limit(self) -> str | None: ...
+    def detail(self) -> str | None: ...
 
 
 QUANTILES = (0.5, 0.9, 0.99)
@@ -91,8 +91,8 @@ def measure(
         measured["LimitHits"][limit,] = hits
     for sample in samples:
         dimensions = [sample.endpoint, sample.variant, sample.instance]
-        if sample.limit is not None:
-            dimensions.append(sample.limit)
+        if sample.detail is not None:
+            dimensions.append(sample.detail)
         measured[sample.name][tuple(dimensions)] = sample.value
     return measured
 

@@ -99,6 +99,16 @@ async def test_short_periods_are_evaluated_every_ten_seconds(alarms, loop):
     assert loop.passes[4:] == [(None, 130)]
 
 
+async def test_one_that_stands_by_does_not_collect_names(alarms, loop):
+    await turn(alarms, loop, 10)
+    for number in range(3):
+        alarms.put(f"a{number}")
+        await loop.stand_by()
+    assert loop._put == set()
+    await turn(alarms, loop, 11)
+    assert loop.passes[-1] == (None, 11)
+
+
 async def test_without_alarms_there_is_nothing_to_do(alarms, loop):
     assert await turn(alarms, loop, 10) is None
     alarms.put()

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from sagehen.services.autoscaling import store
@@ -171,6 +172,26 @@ class TestServerless:
         serve()
         found = capacity(server, resources, dimension=PROVISIONED_CONCURRENCY)
         assert "has no provisioned concurrency to scale" in found.unregistrable
+
+    def test_its_memory_may_change_while_it_is_scaled_but_not_its_kind(
+        self, server, serve, refusal
+    ):
+        serve(ProvisionedConcurrency=2)
+        target = msgspec.structs.replace(target_of(server), dimension=PROVISIONED_CONCURRENCY)
+        with server.database.write() as connection:
+            store.put_target(connection, target)
+        server.config("instances", server.variant())
+        assert refusal(
+            lambda: server.UpdateEndpoint(EndpointName="e", EndpointConfigName="instances")
+        ) == (
+            "Variant AllTraffic is a scalable target, so its instance type cannot change from a "
+            "ServerlessConfig to ml.m5.large. Call DeregisterScalableTarget first."
+        )
+        config = {"MemorySizeInMB": 4096, "MaxConcurrency": 8, "ProvisionedConcurrency": 2}
+        variant = {"VariantName": "AllTraffic", "ModelName": "m", "ServerlessConfig": config}
+        server.config("larger", variant)
+        server.UpdateEndpoint(EndpointName="e", EndpointConfigName="larger")
+        assert stored(server).status is EndpointStatus.UPDATING
 
     def test_it_has_no_instance_count(self, server, resources, serve):
         serve(ProvisionedConcurrency=2)

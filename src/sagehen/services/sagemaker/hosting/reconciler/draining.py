@@ -12,7 +12,7 @@ __all__ = ["Draining"]
 log = logging.getLogger(__name__)
 
 _REMEMBERED = 1000
-"""instances that were cut off: the agent may be asked to stop one twice"""
+"""instances that are in the log already"""
 
 
 class Draining:
@@ -28,6 +28,7 @@ class Draining:
     ) -> None:
         self.seconds = seconds
         self._outstanding = outstanding
+        self._draining: deque[str] = deque(maxlen=_REMEMBERED)
         self._cut_off: deque[str] = deque(maxlen=_REMEMBERED)
         self.hits = 0
         """instances that were stopped with requests"""
@@ -40,20 +41,23 @@ class Draining:
             if any(self._outstanding(column) > 0 for column in own)
         )
 
-    def note_cut_off(self, endpoint: str, instance_ids: Iterable[str]) -> None:
-        """Logs and counts each instance once."""
-        for instance_id in instance_ids:
-            if instance_id in self._cut_off:
-                continue
-            self._cut_off.append(instance_id)
+    def note(self, endpoint: str, draining: Iterable[str], cut_off: Iterable[str]) -> None:
+        """Logs each instance once that goes on, or is stopped with requests; counts the latter."""
+        for instance_id in _new(draining, self._draining):
+            extra = {"action": "draining", "endpoint": endpoint, "instance": instance_id}
+            log.info("An instance that left goes on for its requests.", extra=extra)
+        for instance_id in _new(cut_off, self._cut_off):
             self.hits += 1
-            extra = {
-                "action": "drain_cut_off",
-                "endpoint": endpoint,
-                "instance": instance_id,
-                "seconds": self.seconds,
-            }
+            extra = {"action": "drain_cut_off", "endpoint": endpoint, "instance": instance_id}
             log.warning(
-                "An instance that left is stopped with requests (drain_timeout_seconds).",
+                "An instance that left is stopped with requests: %g s are over "
+                "(drain_timeout_seconds).",
+                self.seconds,
                 extra=extra,
             )
+
+
+def _new(instance_ids: Iterable[str], known: deque[str]) -> list[str]:
+    new = [instance_id for instance_id in instance_ids if instance_id not in known]
+    known.extend(new)
+    return new

@@ -15,6 +15,7 @@ from sagehen.frame import tags
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
 from sagehen.frame.context import Record
 from sagehen.frame.instance_types import is_serverless
+from sagehen.frame.routes import NodeRoute
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
@@ -63,7 +64,7 @@ from sagehen.services.sagemaker.offline_results.stores import (
 from sagehen.state.database import Database
 from sagehen.state.leases import WriteCheck
 
-__all__ = ["EndpointPass", "InstanceRequests", "OnDemand"]
+__all__ = ["ClusterNodes", "EndpointPass", "InstanceRequests", "OnDemand"]
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +132,15 @@ class OnDemand:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterNodes:
+    """The machines of a cluster. Both functions are called in a thread."""
+
+    routes: Callable[[], Mapping[str, NodeRoute]]
+    leaving: Callable[[], frozenset[str]]
+    """returns ids of instances that others replace before they stop"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class InstanceRequests:
     """Requests to the agent, and when the next pass is due."""
 
@@ -138,6 +148,8 @@ class InstanceRequests:
     stop: tuple[str, ...]
     stores: tuple[StoreRequest, ...] = ()
     """all stores of offline results that are needed"""
+    warm_images: tuple[str, ...] = ()
+    """of all containers that calls may start"""
     wake_at: float | None
     idle_at: float | None = None
     """when an instance that calls have started may be stopped"""
@@ -157,9 +169,11 @@ class EndpointPass:
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
         draining: Draining | None = None,
+        cluster: ClusterNodes | None = None,
     ) -> None:
         self._draining = draining or Draining()
         self._called: frozenset[str] = frozenset()
+        self._cluster = cluster
         self._on_routes = on_routes
         self._on_demand = on_demand
         self._room = Room()
@@ -203,7 +217,7 @@ class EndpointPass:
         self._publish(rows_after(rows, planned), reports, now)
         steps = [self._step(name, planned[name], reports, now) for name in names]
         for name, step in zip(names, steps, strict=True):
-            self._draining.note_cut_off(name, step.cut_off)
+            self._draining.note(name, step.draining, step.cut_off)
         self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
         if any(step.writes for step in steps):
             rows = self._read()
@@ -225,6 +239,7 @@ class EndpointPass:
             start=start,
             stop=tuple(instance_id for instance_id in stop if settle[instance_id] is None),
             stores=requested_stores(rows.endpoints.values()),
+            warm_images=_warm_images(rows.endpoints.values()),
             wake_at=min((at for at in times if at is not None), default=None),
             idle_at=min(idle, default=None),
             settled=not (start or stop) and _at_rest(rows),
@@ -235,9 +250,10 @@ class EndpointPass:
         self._routes.read_again()
 
     def stand_by(self, leader: str, address: str | None = None) -> None:
-        """Empty the routes while `leader` works on the endpoints: its instances cannot be reached
-        from here, but by its gateways at `address`."""
-        if self._routes.publish({}, leader, leader_address=address):
+        """Empties the routes while `leader` works on the endpoints: its instances cannot be reached
+        from here, but by its gateways at `address`. In a cluster they can, and the leader sends the
+        routes."""
+        if self._cluster is None and self._routes.publish({}, leader, leader_address=address):
             self._on_routes()
 
     def _read(self) -> EndpointRows:
@@ -245,6 +261,8 @@ class EndpointPass:
             return read_rows(connection)
 
     def _publish(self, rows: EndpointRows, reports: Reports | None, now: float) -> None:
+        if reports is None and self._cluster is not None:
+            return  # rows do not say on which node an instance is
         before = self._routes.routes
         all_instances = chain.from_iterable(rows.instances.values())
         leaving = leaving_columns(all_instances, before, self._routes.leaving)
@@ -256,7 +274,8 @@ class EndpointPass:
             self._stores,
             reserved=chain.from_iterable(leaving.values()),
         )
-        if self._routes.publish(routes, leaving=leaving):
+        nodes = self._cluster.routes() if self._cluster is not None else None
+        if self._routes.publish(routes, leaving=leaving, nodes=nodes):
             self._departures.note(before, routes, now)
             self._on_routes()
 
@@ -281,6 +300,7 @@ class EndpointPass:
             busy=self._busy,
             called=self._called,
             drain_seconds=self._draining.seconds,
+            leaving=self._cluster.leaving() if self._cluster is not None else frozenset(),
             stores=self._stores,
             uses=self._on_demand.uses(endpoint, self._rows) if self._on_demand else {},
             room=self._room,
@@ -308,6 +328,20 @@ class EndpointPass:
         self._room = replace(self._room, free_instances=self._room.free_instances - len(step.added))
         _log_step(name, step, endpoint)
         return step
+
+
+def _warm_images(endpoints: Iterable[EndpointRecord]) -> tuple[str, ...]:
+    """Not of endpoints that are created: their first instance proves that the model starts, and
+    would share the processors with a fork server."""
+    images = {
+        container.image
+        for endpoint in endpoints
+        if endpoint.current is not None and endpoint.status is not EndpointStatus.DELETING
+        for variant in endpoint.current.all_variants
+        if variant.starts_on_demand
+        for container in variant.containers
+    }
+    return tuple(sorted(images))
 
 
 def _at_rest(rows: EndpointRows) -> bool:

@@ -20,7 +20,11 @@ from sagehen.frame.container_specs import (
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
+    ClusterNodes,
+    EndpointPass,
+    OnDemand,
+)
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.services.sagemaker.offline_results.stores import StoreRequest, StoreStates
 from sagehen.state.database import Database
@@ -72,6 +76,7 @@ class EndpointLoop(LeasedLoop):
         on_routes: Callable[[], None] = lambda: None,
         on_demand: OnDemand | None = None,
         draining: Draining | None = None,
+        cluster: ClusterNodes | None = None,
     ) -> None:
         """Args:
         busy: ids of instances that finish their work before they are stopped, unless their
@@ -91,6 +96,7 @@ class EndpointLoop(LeasedLoop):
             on_routes,
             on_demand,
             draining,
+            cluster,
         )
         self._term: int | None = None
         """of the lease in the last step"""
@@ -109,9 +115,11 @@ class EndpointLoop(LeasedLoop):
         self._stores.require(requests.stores, stores)
         self._wake_at(requests.idle_at)
         await self._instances.request(requests.start, requests.stop)
+        is_told = await self._instances.keep_warm(requests.warm_images)
         if requests.wake_at is not None:
             return max(0.0, requests.wake_at - self._clock.now())
-        return None if requests.settled and reports is not None else LONGEST_REST_SECONDS
+        is_settled = requests.settled and reports is not None and is_told
+        return None if is_settled else LONGEST_REST_SECONDS
 
     def _wake_at(self, idle_at: float | None) -> None:
         """Sets a timer, so that the loop need not look each second until an instance is idle."""

@@ -78,6 +78,8 @@ class Facts:
     """Ids of instances with requests of gateways."""
     drain_seconds: float = 0.0
     """The longest time that an instance goes on for these after it has left the routes."""
+    leaving: frozenset[str] = frozenset()
+    """Ids of instances on machines that are drained: others replace them first."""
     stores: StoreStates = NO_STORES
     uses: Mapping[str, VariantUse] = field(default_factory=dict)
     """By name: calls to variants that start on demand."""
@@ -98,6 +100,8 @@ class EndpointStep:
     start: tuple[InstanceSpec, ...] = ()
     """Asking the agent twice is harmless."""
     stop: tuple[str, ...] = ()
+    draining: frozenset[str] = frozenset()
+    """Instances that have left and still have requests of gateways."""
     cut_off: frozenset[str] = frozenset()
     """Those of `stop` that still have requests of gateways, as their time is over."""
     retries: Mapping[str, Retry] = field(default_factory=dict)
@@ -133,11 +137,13 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
         _retired(instance, stop_at, facts.now) if instance.instance_id in surplus else instance
         for instance in observed
     )
-    added = _missing(endpoint.name, desired, after, new_id) if endpoint else ()
+    staying = tuple(each for each in after if each.instance_id not in facts.leaving)
+    added = _missing(endpoint.name, desired, staying, new_id) if endpoint else ()
     dropped = _dropped(after, facts.reports)
     after = tuple(instance for instance in after if instance.instance_id not in dropped) + added
     retries = _retries(after, endpoint, facts)
-    stop = _to_stop(after, facts, endpoint)
+    draining = _draining(after, facts, endpoint)
+    stop = _to_stop(after, facts, draining | facts.busy if _stays(endpoint) else frozenset())
     gone = endpoint is not None and endpoint.status is EndpointStatus.DELETING and not after
     return EndpointStep(
         endpoint=None if gone or endpoint == facts.endpoint else endpoint,
@@ -147,10 +153,11 @@ def plan(facts: Facts, new_id: Callable[[], str]) -> EndpointStep:
         dropped=dropped,
         start=_to_start(after, facts, retries),
         stop=stop,
+        draining=draining,
         cut_off=facts.called.intersection(stop) if _stays(endpoint) else frozenset(),
         retries=retries,
         running=followed.changes if followed else (),
-        wake_at=_wake_at(after, retries, facts, endpoint),
+        wake_at=_wake_at(after, retries, facts.now, bool(draining)),
         idle_at=followed.wake_at if followed else None,
     )
 
@@ -196,7 +203,8 @@ def _surplus(
     facts: Facts,
 ) -> set[str]:
     """Returns the ids of excess instances; those in service are kept first, then busy ones, then
-    those with requests."""
+    those with requests. Those that leave are kept until as many others are in service."""
+    leaving = facts.leaving
     groups: defaultdict[VariantKey, list[InstanceRecord]] = defaultdict(list)
     for instance in active:
         groups[variant_key(instance)].append(instance)
@@ -211,7 +219,11 @@ def _surplus(
             )
         )
         keep = desired[key].instance_count if key in desired else 0
-        surplus.update(instance.instance_id for instance in group[keep:])
+        staying = [each for each in group if each.instance_id not in leaving]
+        serving = sum(each.state is InstanceState.IN_SERVICE for each in staying[:keep])
+        departing = [each for each in group if each.instance_id in leaving]
+        excess = (*staying[keep:], *departing[keep - serving :])
+        surplus.update(instance.instance_id for instance in excess)
     return surplus
 
 
@@ -327,25 +339,30 @@ def _to_start(
 
 
 def _to_stop(
-    instances: tuple[InstanceRecord, ...], facts: Facts, endpoint: EndpointRecord | None
+    instances: tuple[InstanceRecord, ...], facts: Facts, busy: frozenset[str]
 ) -> tuple[str, ...]:
     if facts.reports is None:
         return ()
-    stays = _stays(endpoint)
     return tuple(
         instance.instance_id
         for instance in instances
         if instance.stop_at is not None
         and _is_past(instance.stop_at, facts.now)
         and instance.state is not InstanceState.STOPPING
-        and not (stays and (instance.instance_id in facts.busy or _drains(instance, facts)))
+        and instance.instance_id not in busy
     )
 
 
-def _drains(instance: InstanceRecord, facts: Facts) -> bool:
-    """Whether an instance that leaves goes on for the requests that gateways have sent to it."""
-    return (
-        instance.stop_at is not None
+def _draining(
+    instances: tuple[InstanceRecord, ...], facts: Facts, endpoint: EndpointRecord | None
+) -> frozenset[str]:
+    """Returns the instances that leave, and go on for the requests of gateways."""
+    if not _stays(endpoint):
+        return frozenset()
+    return frozenset(
+        instance.instance_id
+        for instance in instances
+        if instance.stop_at is not None
         and instance.instance_id in facts.called
         and instance.state is not InstanceState.STOPPING
         and facts.now < instance.stop_at + facts.drain_seconds
@@ -360,10 +377,9 @@ def _is_past(stop_at: float, now: float) -> bool:
 def _wake_at(
     instances: tuple[InstanceRecord, ...],
     retries: Mapping[str, Retry],
-    facts: Facts,
-    endpoint: EndpointRecord | None,
+    now: float,
+    is_draining: bool,
 ) -> float | None:
-    now = facts.now
     failed = {
         instance.instance_id for instance in instances if instance.state is InstanceState.FAILED
     }
@@ -373,6 +389,6 @@ def _wake_at(
         if instance.stop_at is not None and instance.stop_at > now
     ]
     times += [retry.at for instance_id, retry in retries.items() if instance_id in failed]
-    if _stays(endpoint) and any(_drains(instance, facts) for instance in instances):
+    if is_draining:
         times.append(now + DRAIN_LOOK_SECONDS)
     return min(times, default=None)

@@ -14,6 +14,7 @@ from sagehen.frame.routes import (
     ContainerAddress,
     ContainerRoute,
     InstanceRoute,
+    NodeRoute,
     OnDemandRoute,
     Route,
     RouteTable,
@@ -93,6 +94,7 @@ def _from_report(report: InstanceReport) -> InstanceRoute | None:
         slots=slots,
         run_id=report.run_id,
         containers=containers,
+        node_id=report.node_id,
     )
 
 
@@ -136,11 +138,8 @@ def _route(
     of_deployment.sort(key=lambda instance: instance.instance_id)
 
     def route_variant(variant: VariantPlan) -> VariantRoute:
-        routed_instances = (
-            addresses.find(instance)
-            for instance in of_deployment
-            if instance.variant_name == variant.name
-        )
+        own = [instance for instance in of_deployment if instance.variant_name == variant.name]
+        routed_instances = map(addresses.find, own)
         return VariantRoute(
             name=variant.name,
             weight=variant.weight,
@@ -150,7 +149,7 @@ def _route(
             containers=_containers(variant),
             mode=variant.mode,
             offline_results=offline_route(deployment.deployment_id, variant, stores),
-            on_demand=_on_demand(variant),
+            on_demand=_on_demand(variant, own),
         )
 
     return Route(
@@ -161,11 +160,14 @@ def _route(
     )
 
 
-def _on_demand(variant: VariantPlan) -> OnDemandRoute | None:
+def _on_demand(variant: VariantPlan, instances: Iterable[InstanceRecord]) -> OnDemandRoute | None:
+    failed = (each for each in instances if each.state is InstanceState.FAILED)
+    failure = next((each.failure_reason for each in failed), None)
     if variant.serverless is None:
         # With instances too: those that wait must not fail when others raise the count.
-        return OnDemandRoute() if variant.scales_from_zero else None
+        return OnDemandRoute(start_failure=failure) if variant.scales_from_zero else None
     return OnDemandRoute(
+        start_failure=failure,
         max_concurrency=variant.serverless.max_concurrency,
         provisioned_concurrency=variant.serverless.provisioned_concurrency or 0,
     )
@@ -228,7 +230,7 @@ class RouteFile:
         return self._published.leaving if self._published else {}
 
     def read_again(self) -> None:
-        """Another leader may have had its table written here: its columns are in force."""
+        """Goes on from what another control has sent here meanwhile: its columns are in force."""
         self._published = _read(self._path)
 
     def publish(
@@ -236,6 +238,7 @@ class RouteFile:
         routes: dict[str, Route],
         leader: str | None = None,
         leaving: Mapping[str, tuple[int, ...]] | None = None,
+        nodes: Mapping[str, NodeRoute] | None = None,
         leader_address: str | None = None,
     ) -> bool:
         """Replace the table atomically; returns False if nothing changed.
@@ -243,19 +246,20 @@ class RouteFile:
         Args:
             leader: the other control that works on the endpoints, if any.
             leaving, leader_address: as in RouteTable.
+            nodes: all machines of a cluster.
         """
         before = self._published
+        version = before.version + 1 if before else 1
         table = RouteTable(
             routes=routes,
-            version=before.version if before else 0,
+            version=version,
             leader=leader,
             leader_address=leader_address,
             leaving=dict(leaving or {}),
+            nodes=dict(nodes or {}),
         )
-        if table == before:
+        if before is not None and table == replace(before, version=version):
             return False
-        version = table.version + 1
-        table = msgspec.structs.replace(table, version=version)
         temporary = self._path.with_name(self._path.name + ".new")
         temporary.write_bytes(msgspec.json.encode(table))
         os.replace(temporary, self._path)

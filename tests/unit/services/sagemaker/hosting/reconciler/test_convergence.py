@@ -46,6 +46,8 @@ STOPPING, FAILED = InstanceState.STOPPING, InstanceState.FAILED
 NAMES = st.sampled_from(["One", "Two"])
 COUNTS = st.lists(st.integers(0, 3), min_size=1, max_size=2)
 ROOM = Room(idle_seconds=5.0, free_instances=100, free_memory_bytes=2**40)
+DRAIN = 20.0
+"""seconds that an instance goes on for its requests"""
 STABLE = (EndpointStatus.IN_SERVICE, EndpointStatus.FAILED)
 
 
@@ -59,6 +61,7 @@ class World(RuleBasedStateMachine):
         self.agent: dict[str, InstanceReport] = {}
         self.routes: dict[str, Route] = {}
         self.left_routes_at: dict[str, float] = {}
+        self.called: set[str] = set()
         self.new_id = counted_ids("i")
         self.deployment_ids = (f"d{number}" for number in itertools.count())
         self._restart_control()
@@ -113,6 +116,16 @@ class World(RuleBasedStateMachine):
     def _replace(self, name: str, **changes: object) -> None:
         if name in self.endpoints:
             self.endpoints[name] = msgspec.structs.replace(self.endpoints[name], **changes)
+
+    @rule(which=st.integers(0, 5))
+    def a_long_request_begins(self, which: int) -> None:
+        routed = sorted(routed_ids(self.routes))
+        if routed:
+            self.called.add(routed[which % len(routed)])
+
+    @rule()
+    def long_requests_end(self) -> None:
+        self.called.clear()
 
     # What happens to instances.
 
@@ -199,6 +212,8 @@ class World(RuleBasedStateMachine):
                 instances=tuple(mine),
                 reports=reports,
                 retries=self.retries,
+                called=frozenset(self.called),
+                drain_seconds=DRAIN,
                 uses={"a": self.uses.get(name, NO_USE)},
                 room=ROOM,
                 now=self.now,
@@ -254,8 +269,17 @@ class World(RuleBasedStateMachine):
         if left_at is not None and self.agent.get(key) == report(key, IN_SERVICE):
             # Gateways may still be sending to it until then.
             assert self.now >= left_at + DELETED_DRAIN_SECONDS
+            self._check_requests(key)
         if key in self.agent:
             self.agent[key] = report(key, STOPPING)
+
+    def _check_requests(self, key: str) -> None:
+        """What has requests is stopped when its time is over, or with its endpoint."""
+        row = self.instances.get(key)
+        record = row and self.endpoints.get(row.endpoint_name)
+        if record and record.status is not EndpointStatus.DELETING and key in self.called:
+            assert row.stop_at is not None
+            assert self.now >= row.stop_at + DRAIN
 
     @invariant()
     @precondition(lambda self: hasattr(self, "endpoints"))
@@ -270,6 +294,7 @@ class World(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "endpoints"):
             return
+        self.called.clear()
         for _ in range(12 + int(ROOM.idle_seconds)):
             self._good_second()
         before = (dict(self.endpoints), dict(self.instances), dict(self.agent), self.routes)

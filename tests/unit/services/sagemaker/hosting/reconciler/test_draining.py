@@ -8,9 +8,20 @@ def test_an_instance_is_called_while_any_of_its_columns_has_requests():
     assert draining.called(columns) == {"one", "direct"}
 
 
-def test_each_instance_that_was_cut_off_counts_once():
+def test_each_instance_is_logged_once_and_counted_if_it_was_cut_off(caplog):
+    caplog.set_level("INFO")
     draining = Draining(9.0)
-    draining.note_cut_off("e", ["i1", "i2"])
-    draining.note_cut_off("e", ["i1"])
-    draining.note_cut_off("e", [])
+    draining.note("e", ["i1", "i2", "i3"], [])
+    draining.note("e", ["i2", "i3"], ["i1"])
+    draining.note("e", ["i3"], ["i1", "i2"])
+    draining.note("e", [], [])
     assert draining.hits == 2
+    logged = [(record.action, record.instance) for record in caplog.records]
+    assert logged == [
+        ("draining", "i1"),
+        ("draining", "i2"),
+        ("draining", "i3"),
+        ("drain_cut_off", "i1"),
+        ("drain_cut_off", "i2"),
+    ]
+    assert "9 s are over" in caplog.text

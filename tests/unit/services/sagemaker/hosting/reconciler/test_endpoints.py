@@ -179,7 +179,7 @@ def test_an_instance_that_goes_on_for_too_long_is_stopped_and_counted(
     assert control.run(reports, NOW + 7).stop == ("i2",)
     assert draining.hits == 1
     (record,) = [one for one in caplog.records if getattr(one, "action", "") == "drain_cut_off"]
-    assert (record.instance, record.endpoint, record.seconds) == ("i2", NAME, 5.0)
+    assert (record.instance, record.endpoint) == ("i2", NAME)
 
 
 def test_a_lost_lease_writes_nothing(database, lease, make_pass) -> None:
@@ -346,3 +346,27 @@ def test_what_gateways_are_told_of_it(database, home, calls, take) -> None:
     assert on_demand is not None
     assert (on_demand.max_concurrency, on_demand.provisioned_concurrency) == (5, 2)
     assert on_demand.inflight_column == 0
+
+
+def test_images_of_what_calls_start_are_kept_warm(database, calls, take) -> None:
+    assert take({}).warm_images == ()
+    add(database, endpoint(EndpointStatus.IN_SERVICE, current=serverless()))
+    add(
+        database,
+        endpoint(EndpointStatus.IN_SERVICE, name="Other", current=serverless(identity="d2")),
+    )
+    (container,) = serverless().variants[0].containers
+    assert take({}).warm_images == (container.image,)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        SERVING,
+        endpoint(EndpointStatus.CREATING, target=serverless()),
+        endpoint(EndpointStatus.DELETING, current=serverless()),
+    ],
+)
+def test_no_image_is_of_other_endpoints(database, calls, take, record) -> None:
+    add(database, record)
+    assert take({}).warm_images == ()

@@ -60,6 +60,7 @@ class Case:
     start: tuple[str, ...] = ()
     stop: tuple[str, ...] = ()
     cut_off: frozenset[str] = frozenset()
+    draining: frozenset[str] = frozenset()
     stop_at: dict[str, float] = field(default_factory=dict)
     wake_at: float | None = None
 
@@ -159,7 +160,7 @@ CASES = [
          stop_at=NOW), STOPPING))),
     Case("leaving: has requests", SERVING, (SERVES, (instance("i2", "d0", IN_SERVICE,
          stop_at=NOW - DRAIN + 1), IN_SERVICE)), called=frozenset({"i1", "i2"}),
-         wake_at=NOW + DRAIN_LOOK_SECONDS),
+         draining=frozenset({"i2"}), wake_at=NOW + DRAIN_LOOK_SECONDS),
     Case("leaving: has requests, and its time is over", SERVING, (SERVES, (instance("i2", "d0",
          IN_SERVICE, stop_at=NOW - DRAIN), IN_SERVICE)), called=frozenset({"i1", "i2"}),
          stop=("i2",), cut_off=frozenset({"i2"})),
@@ -237,6 +238,7 @@ def test_next_step(case: Case) -> None:
     assert {spec.instance_id for spec in step.start} == set(case.start)
     assert set(step.stop) == set(case.stop)
     assert step.cut_off == case.cut_off
+    assert step.draining == case.draining
     newly = {one.instance_id: one.stop_at for one in step.changed if one.stop_at is not None}
     assert {key: at for key, at in newly.items() if at >= NOW} == case.stop_at
     assert step.wake_at == case.wake_at
@@ -304,3 +306,40 @@ def test_leftovers_are_what_no_row_speaks_of() -> None:
     )}  # fmt: skip
 
     assert leftovers({"i1"}, reports) == ("i2",)
+
+
+def test_an_instance_that_leaves_is_replaced_before_it_stops():
+    def step(*observed):
+        facts = Facts(
+            endpoint=SERVING,
+            instances=tuple(row for row, _ in observed),
+            reports={row.instance_id: report(row.instance_id, state) for row, state in observed},
+            retries={},
+            leaving=frozenset({"i1"}),
+            now=NOW,
+        )
+        return make_plan(facts, counted_ids())
+
+    first = step(SERVES)
+    assert [each.instance_id for each in first.added] == ["new-1"]
+    assert (first.changed, first.stop) == ((), ())
+    starting = step(SERVES, (instance("i2", "d1"), STARTING))
+    assert (starting.added, starting.changed, starting.stop) == ((), (), ())
+    served = step(SERVES, SERVES_TOO)
+    assert {each.instance_id: each.stop_at for each in served.changed} == {"i1": SOON}
+    assert served.added == ()
+
+
+def test_of_several_that_leave_as_many_stop_as_are_replaced():
+    rows = [instance(f"i{number}", "d1", IN_SERVICE) for number in range(1, 5)]
+    facts = Facts(
+        endpoint=endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 3)),
+        instances=tuple(rows),
+        reports={row.instance_id: report(row.instance_id, IN_SERVICE) for row in rows},
+        retries={},
+        leaving=frozenset({"i1", "i2", "i3"}),
+        now=NOW,
+    )
+    step = make_plan(facts, counted_ids())
+    assert [each.instance_id for each in step.changed] == ["i3"]
+    assert len(step.added) == 2

@@ -23,7 +23,7 @@ from sagehen.services.sagemaker.hosting.reconciler.routes import (
     routed_ids,
 )
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
-from support.fleet import NAME, deployment, endpoint, instance, report
+from support.fleet import NAME, deployment, endpoint, instance, report, serverless
 
 IN_SERVICE, STARTING = InstanceState.IN_SERVICE, InstanceState.STARTING
 D1, D2 = deployment("d1", 1), deployment("d2", 1)
@@ -102,6 +102,14 @@ def test_the_agents_word_counts_for_more_than_the_record(stored, said, routed) -
     found = routes(SERVING, instance("i1", "d1", stored), reports=said)
 
     assert bool(routed_ids(found)) == routed
+
+
+def test_calls_that_wait_learn_why_an_instance_did_not_start() -> None:
+    record = endpoint(EndpointStatus.IN_SERVICE, current=serverless())
+    failed = replace(instance("i1", "d1", InstanceState.FAILED), failure_reason="No memory.")
+    for instances, expected in (((), None), ((instance("i1"),), None), ((failed,), "No memory.")):
+        (variant,) = routes(record, *instances)[NAME].variants
+        assert variant.on_demand.start_failure == expected
 
 
 def test_an_instance_keeps_its_column_while_it_is_routed() -> None:

@@ -1,0 +1,248 @@
+"""Makes this machine a node of a cluster: its id, its certificate, its listeners.
+
+The first server of a cluster makes the cluster's authority. Each further one gets the authority's
+key, and the keys of the account, by the token that `sagehen cluster token` prints.
+"""
+
+import base64
+import binascii
+import re
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from sagehen.base.cluster_certificates import (
+    Authority,
+    NodeCertificate,
+    issue,
+    make_authority,
+    write_certificate,
+)
+from sagehen.base.credentials import Credentials, load_credentials, load_token, write_secret
+from sagehen.base.errors import HomeError, SettingError
+from sagehen.base.home import Home
+from sagehen.base.settings import Settings
+
+__all__ = [
+    "JoinToken",
+    "NodeAddresses",
+    "NodeSetup",
+    "join_as_server",
+    "load_authority",
+    "own_host",
+    "prepare_node",
+    "read_addresses",
+    "read_join_token",
+    "take_keys",
+    "write_join_token",
+]
+
+_NOT_IN_IDS = re.compile(r"[^a-z0-9]+")
+_LISTEN_BACKLOG = 1024
+
+
+class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine needs to join: it may do everything that a member may."""
+
+    certificate: str
+    key: str
+    access_key: str
+    secret_key: str
+    token: str
+
+
+class NodeAddresses(msgspec.Struct, frozen=True, kw_only=True):
+    """Where other machines reach this one, as `host:port`."""
+
+    node_id: str
+    agent: str
+    peer: str
+    gateway: str
+
+
+@dataclass(frozen=True)
+class NodeSetup:
+    """The listeners of a node, which its roles inherit."""
+
+    addresses: NodeAddresses
+    agent_listener: socket.socket
+    peer_listener: socket.socket
+
+
+def read_join_token(text: str) -> JoinToken:
+    """Raises SettingError."""
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(text.strip()), type=JoinToken)
+    except (msgspec.MsgspecError, binascii.Error, ValueError) as error:
+        raise SettingError(
+            "cluster_token is not what `sagehen cluster token` prints on a machine of the cluster; "
+            "copy it as a whole."
+        ) from error
+
+
+def write_join_token(home: Home) -> str:
+    """Raises HomeError where this machine has no cluster's key."""
+    authority, keys = load_authority(home), load_credentials(home.credentials)
+    token = JoinToken(
+        certificate=authority.certificate_pem.decode(),
+        key=authority.key_pem.decode(),
+        access_key=keys.access_key,
+        secret_key=keys.secret_key,
+        token=load_token(home.token),
+    )
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode()
+
+
+def load_authority(home: Home) -> Authority:
+    try:
+        certificate, key = (
+            (home.cluster / name).read_bytes() for name in ("authority.pem", "authority-key.pem")
+        )
+    except OSError as error:
+        raise HomeError(
+            f"There is no cluster's key in {home.cluster}: only a machine on which `sagehen up "
+            "--cluster` runs has it."
+        ) from error
+    return Authority(certificate, key)
+
+
+def take_keys(home: Home, keys: Credentials, token: str) -> None:
+    """Writes the keys of the cluster's account into a home that has none.
+
+    Raises HomeError if the home has others.
+    """
+    wanted = {
+        home.credentials: msgspec.json.encode(
+            {"access_key": keys.access_key, "secret_key": keys.secret_key}
+        ),
+        home.token: token.encode(),
+    }
+    if home.credentials.exists() and load_credentials(home.credentials) != keys:
+        raise HomeError(
+            f"The home {home.path} has keys of its own, which are not those of the cluster. Join "
+            "the cluster with an empty home: --home."
+        )
+    for path, secret in wanted.items():
+        if not path.exists():
+            write_secret(path, secret)
+
+
+def prepare_authority(home: Home, join: JoinToken | None) -> Authority:
+    """Returns the authority that this machine knows, or a new one. Raises HomeError."""
+    home.cluster.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if join is not None:
+        authority = Authority(join.certificate.encode(), join.key.encode())
+        take_keys(home, Credentials(join.access_key, join.secret_key), join.token)
+    elif (home.cluster / "authority-key.pem").exists():
+        return load_authority(home)
+    else:
+        authority = make_authority()
+    for name, content in (
+        ("authority.pem", authority.certificate_pem),
+        ("authority-key.pem", authority.key_pem),
+    ):
+        (home.cluster / name).unlink(missing_ok=True)
+        write_secret(home.cluster / name, content)
+    return authority
+
+
+def join_as_server(settings: Settings, home: Home) -> None:
+    """Makes this home a member of the cluster that the state belongs to. Blocks.
+
+    Raises:
+        SettingError: the state belongs to a cluster whose token is needed.
+        HomeError: the home has other keys.
+    """
+    from sagehen.placement.store import authority_of
+    from sagehen.state.database import Database
+
+    join = read_join_token(settings.cluster_token) if settings.cluster_token else None
+    authority = prepare_authority(home, join)
+    certificate = authority.certificate_pem.decode()
+    database = Database(settings.state_url)
+    try:
+        with database.write() as connection:
+            known = authority_of(connection, certificate)
+    finally:
+        database.close()
+    if known != certificate:
+        raise SettingError(
+            "The state belongs to a cluster that this machine is no member of. Run `sagehen "
+            "cluster token` on a machine of the cluster, and set cluster_token "
+            "(SAGEHEN_CLUSTER_TOKEN) to what it prints."
+        )
+    write_certificate(home.cluster, issue(authority, node_id_of(home)))
+
+
+def node_id_of(home: Home) -> str:
+    """Returns this home's id in its cluster, which is made once."""
+    if not home.node_id.exists():
+        host = _NOT_IN_IDS.sub("-", socket.gethostname().lower()).strip("-")[:24] or "node"
+        home.cluster.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_secret(home.node_id, f"{host}-{secrets.token_hex(4)}".encode())
+    return home.node_id.read_text().strip()
+
+
+@contextmanager
+def prepare_node(
+    home: Home, host: str, gateway_port: int, certificate: NodeCertificate | None = None
+) -> Iterator[NodeSetup]:
+    """Listens for the cluster on free ports, and says where in a file of the home."""
+    if certificate is not None:
+        write_certificate(home.cluster, certificate)
+    with ExitStack() as stack:
+        agent, peer = (stack.enter_context(_listen(host)) for _ in range(2))
+        addresses = NodeAddresses(
+            node_id=node_id_of(home),
+            agent=_address(host, agent.getsockname()[1]),
+            peer=_address(host, peer.getsockname()[1]),
+            gateway=_address(host, gateway_port),
+        )
+        _addresses_file(home).write_bytes(msgspec.json.encode(addresses))
+        yield NodeSetup(addresses, agent, peer)
+
+
+def read_addresses(home: Home) -> NodeAddresses:
+    return msgspec.json.decode(_addresses_file(home).read_bytes(), type=NodeAddresses)
+
+
+def own_host(settings: Settings) -> str:
+    """Returns the address by which others of the cluster reach this machine."""
+    if settings.cluster_host:
+        return settings.cluster_host
+    if settings.host not in ("0.0.0.0", "::"):
+        return settings.host
+    # No packet is sent: this asks for the address of the route to anywhere.
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+            return str(probe.getsockname()[0])
+        except OSError as error:
+            raise SettingError(
+                "This machine's address in the cluster cannot be found. Set cluster_host "
+                "(SAGEHEN_CLUSTER_HOST) to it."
+            ) from error
+
+
+def _addresses_file(home: Home) -> Path:
+    return home.cluster / "addresses.json"
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listen(host: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, 0), family=family, backlog=_LISTEN_BACKLOG)
+    except OSError as error:
+        raise SettingError(
+            f"This machine cannot listen on {host} for its cluster: {error.strerror}. Set "
+            "cluster_host (SAGEHEN_CLUSTER_HOST) to an address of this machine."
+        ) from error

@@ -1,0 +1,117 @@
+"""Assembles control's parts for several machines."""
+
+import os
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import psutil
+
+from sagehen.agent.client import AgentClient, NodeClient
+from sagehen.app.cluster import read_addresses
+from sagehen.app.roles.common import Start
+from sagehen.app.roles.control_ray import RaySource
+from sagehen.base.clock import SYSTEM
+from sagehen.base.cluster_certificates import client_context, server_name
+from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.frame.nodes import Resources
+from sagehen.http1.pool import Tls
+from sagehen.placement.fleet import Fleet
+from sagehen.placement.node_loop import NodeLoop
+from sagehen.placement.own_paths import NodePaths
+from sagehen.placement.ray_app import RayClient
+from sagehen.placement.records import NodeRecord
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes
+from sagehen.state.database import Database
+
+__all__ = ["ClusterParts"]
+
+
+class ClusterParts:
+    """The fleet, in place of this machine's agent. Must be created in control's event loop.
+
+    Args:
+        epoch: returns this control's epoch; None while another leads.
+    """
+
+    def __init__(self, start: Start, database: Database, epoch: Callable[[], int | None]) -> None:
+        self._settings, self._home = start.settings, start.home
+        self._addresses = read_addresses(start.home)
+        self._context = client_context(start.home.cluster)
+        self._epoch = epoch
+        self.fleet = Fleet(
+            self._connect,
+            self._addresses.node_id,
+            start.home.routes,
+            start.settings.cluster_capacity_wait_seconds,
+            SYSTEM,
+        )
+        self._ray = self._make_ray(start)
+        self._loop = NodeLoop(
+            database,
+            self.fleet,
+            epoch,
+            self._describe_own,
+            start.settings.cluster_cut_off_seconds,
+            SYSTEM,
+            self._ray,
+        )
+        self.nodes = ClusterNodes(
+            routes=lambda: self.fleet.node_routes, leaving=lambda: self.fleet.leaving
+        )
+        self.paths = NodePaths(
+            database, self.fleet, lambda record, epoch: self._client(record, lambda: epoch)
+        )
+
+    def _make_ray(self, start: Start) -> RaySource | None:
+        if start.settings.cluster == "state":
+            return None
+        return RaySource(start, RayClient(start.home.ray_socket), self.fleet.reservations, SYSTEM)
+
+    def hint(self) -> None:
+        """Has the nodes looked at now."""
+        self._loop.hint()
+
+    def duties(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._loop.run()]
+
+    def _connect(self, record: NodeRecord) -> NodeClient:
+        return self._client(record, self._leading_epoch)
+
+    def _client(self, record: NodeRecord, epoch: Callable[[], int]) -> NodeClient:
+        tls = Tls(self._context, server_name(record.node_id))
+        return NodeClient(record.agent_address, tls, epoch, SYSTEM)
+
+    def _leading_epoch(self) -> int:
+        epoch = self._epoch()
+        if epoch is None:
+            raise Unavailable("Another control leads.")
+        return epoch
+
+    async def _describe_own(self) -> NodeRecord:
+        addresses = self._addresses
+        if self._ray is not None:
+            await self._ray.look()
+        of_ray = self._ray.own if self._ray is not None else None
+        return NodeRecord(
+            node_id=addresses.node_id,
+            agent_address=addresses.agent,
+            peer_address=addresses.peer,
+            gateway_address=addresses.gateway,
+            resources=of_ray.resources if of_ray else await self._own_resources(),
+            has_control=True,
+            ray_id=of_ray.ray_id if of_ray else "",
+        )
+
+    async def _own_resources(self) -> Resources:
+        memory = self._settings.cluster_memory_gib
+        return Resources(
+            cpus=self._settings.cluster_cpus or len(os.sched_getaffinity(0)),
+            memory_bytes=int(memory * 2**30) if memory else psutil.virtual_memory().total,
+            gpus=await self._count_gpus(),
+        )
+
+    async def _count_gpus(self) -> int:
+        try:
+            return len((await AgentClient(self._home.agent_socket).gpus()).gpus)
+        except SagehenError:
+            return 0  # asked again later

@@ -1,0 +1,154 @@
+"""Keeps the fleet's nodes those of the table, and the table that of the nodes there are.
+
+Runs in every control of a cluster: each keeps its own row, the leading one sees to all others.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+
+from sagehen.base.clock import Clock
+from sagehen.base.concurrency import Wake, in_thread
+from sagehen.base.errors import SagehenError
+from sagehen.placement import store
+from sagehen.placement.fleet import Fleet
+from sagehen.placement.records import NodeRecord
+from sagehen.state.database import Database
+
+__all__ = ["NODES_CHANGED", "NodeLoop", "NodeSource"]
+
+log = logging.getLogger(__name__)
+
+TURN_SECONDS = 1.0
+NOTE_SEEN_SECONDS = 30.0
+REGISTER_SECONDS = 10.0
+FORGET_MARGIN_SECONDS = 60.0
+NODES_CHANGED = "nodes"
+"""channel of the database's notifications"""
+
+
+class NodeSource(Protocol):
+    """What brings nodes to the cluster besides those that register themselves."""
+
+    async def update(self, records: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
+        """Returns the records that are new or different now. Raises Unavailable."""
+
+
+class NodeLoop:
+    """Args:
+    epoch: returns this control's epoch; None while another leads.
+    describe_own: makes this machine's row.
+    forget_seconds: after which a node that nobody has seen is gone, with all its instances.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        fleet: Fleet,
+        epoch: Callable[[], int | None],
+        describe_own: Callable[[], Awaitable[NodeRecord]],
+        forget_seconds: float,
+        clock: Clock,
+        source: NodeSource | None = None,
+    ) -> None:
+        self._database = database
+        self._fleet = fleet
+        self._epoch = epoch
+        self._describe_own = describe_own
+        self._forget_seconds = forget_seconds + FORGET_MARGIN_SECONDS
+        self._clock = clock
+        self._source = source
+        self._wake = Wake()
+        self._note_due = 0.0
+        self._seen: frozenset[str] = frozenset()
+        self._own_due = 0.0
+        self._own_id = ""
+        database.listen(NODES_CHANGED, lambda _: self.hint())
+
+    def hint(self) -> None:
+        """Wakes the loop. Safe from any thread."""
+        self._wake.hint()
+
+    async def run(self) -> None:
+        """Runs until cancelled; nodes go on."""
+        self._wake.begin()
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    await self.turn()
+                except (SagehenError, SQLAlchemyError) as error:
+                    log.error("Nodes cannot be kept up to date: %s", error, extra=_ABOUT)
+                except Exception:
+                    log.exception("Nodes cannot be kept up to date.", extra=_ABOUT)
+                await self._wake.rest(TURN_SECONDS)
+        finally:
+            await self._fleet.stand_down()
+
+    async def turn(self) -> None:
+        epoch = self._epoch()
+        records = await self._register(await in_thread(self._read))
+        if epoch is None:
+            await self._fleet.stand_down()
+            return
+        if self._source is not None:
+            changed = await self._source.update(records)
+            if changed:
+                await in_thread(lambda: self._put(changed))
+                records = await in_thread(self._read)
+        await self._fleet.set_nodes(records)
+        await self._note_seen(records, epoch)
+
+    def _read(self) -> list[NodeRecord]:
+        with self._database.read() as connection:
+            return store.list_nodes(connection)
+
+    async def _register(self, records: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
+        """Writes this machine's row where it is missing or out of date."""
+        row = next((each for each in records if each.node_id == self._own_id), None)
+        now = self._clock.monotonic()
+        if row is not None and now < self._own_due:
+            return records
+        own = await self._describe_own()
+        if row is None:
+            new = msgspec.structs.replace(own, seen_at=self._clock.now())
+        else:
+            new = msgspec.structs.replace(row, resources=own.resources, ray_id=own.ray_id)
+        if new != row:
+            await in_thread(lambda: self._put([new]))
+        self._own_id, self._own_due = own.node_id, now + REGISTER_SECONDS
+        return [new, *(each for each in records if each.node_id != own.node_id)]
+
+    def _put(self, records: Sequence[NodeRecord]) -> None:
+        with self._database.write() as connection:
+            for record in records:
+                store.put(connection, record)
+
+    async def _note_seen(self, records: Sequence[NodeRecord], epoch: int) -> None:
+        """Writes now and then, and when another set of nodes answers."""
+        alive = frozenset(node.node_id for node in self._fleet.nodes if node.is_alive)
+        now = self._clock.now()
+        if alive == self._seen and self._clock.monotonic() < self._note_due:
+            return
+        gone = [
+            record.node_id
+            for record in records
+            if record.node_id not in alive and now - record.seen_at > self._forget_seconds
+        ]
+        await in_thread(lambda: self._write_seen(alive, gone, epoch, now))
+        self._seen, self._note_due = alive, self._clock.monotonic() + NOTE_SEEN_SECONDS
+
+    def _write_seen(
+        self, alive: frozenset[str], gone: Sequence[str], epoch: int, now: float
+    ) -> None:
+        with self._database.write() as connection:
+            store.note_seen(connection, alive, epoch, now)
+            for node_id in gone:
+                log.warning("A node is forgotten.", extra={"action": "forget", "node": node_id})
+                store.forget(connection, node_id)
+
+
+_ABOUT = {"action": "nodes"}

@@ -1,0 +1,42 @@
+"""What control and its Ray process tell one another."""
+
+import msgspec
+
+from sagehen.frame.nodes import Resources
+
+__all__ = ["RayNode", "RayNodeList", "RayOrders", "Reservation"]
+
+
+class RayNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that Ray holds to be alive."""
+
+    ray_id: str
+    host: str
+    resources: Resources
+    addresses: bytes = b""
+    """NodeAddresses as JSON, once an agent runs there that Ray has started"""
+
+
+class RayNodeList(msgspec.Struct, frozen=True, kw_only=True):
+    own_id: str
+    """Ray's node on this machine"""
+    nodes: tuple[RayNode, ...]
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """Resources of an instance or job."""
+
+    key: str
+    resources: Resources
+    ray_id: str = ""
+    """empty while no node has room"""
+
+
+class RayOrders(msgspec.Struct, frozen=True, kw_only=True):
+    """What the leading control wants of Ray; repeating it is harmless."""
+
+    start_agents: dict[str, bytes] = {}
+    """pickled NodeStart by Ray's node"""
+    stop_agents: tuple[str, ...] = ()
+    reservations: tuple[Reservation, ...] | None = None
+    """all that there are to be; None: as they are"""

@@ -1,0 +1,92 @@
+"""The rows of nodes, and of the cluster that they make up."""
+
+from collections.abc import Iterable
+
+import msgspec
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Integer,
+    String,
+    Table,
+    Text,
+    select,
+    update,
+)
+
+from sagehen.placement.records import NodeRecord
+from sagehen.state.rows import METADATA, delete_where, select_records, upsert
+
+__all__ = [
+    "CLUSTER",
+    "NODES",
+    "authority_of",
+    "forget",
+    "list_nodes",
+    "note_seen",
+    "put",
+    "set_draining",
+]
+
+NODES = Table(
+    "nodes",
+    METADATA,
+    Column("node_id", String(40), primary_key=True),
+    Column("agent_address", String(300), nullable=False),
+    Column("peer_address", String(300), nullable=False),
+    Column("gateway_address", String(300), nullable=False),
+    Column("resources", JSON, nullable=False),
+    Column("has_control", Boolean, nullable=False),
+    Column("is_draining", Boolean, nullable=False),
+    Column("ray_id", String(64), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("seen_at", Double, nullable=False),
+)
+
+CLUSTER = Table(
+    "cluster",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("authority", Text, nullable=False),
+)
+"""one row, once the state belongs to a cluster: the certificate of its authority"""
+
+
+def list_nodes(connection: Connection) -> list[NodeRecord]:
+    return select_records(connection, NODES, NodeRecord, order=[NODES.c.node_id])
+
+
+def put(connection: Connection, record: NodeRecord) -> None:
+    """Inserts a node, or replaces it: a node that has started again is not drained."""
+    values = msgspec.to_builtins(record)
+    statement = upsert(connection, NODES).values(**values)
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=[NODES.c.node_id], set_=values)
+    )
+
+
+def set_draining(connection: Connection, node_id: str, is_draining: bool) -> bool:
+    """Returns False for an unknown node."""
+    statement = update(NODES).where(NODES.c.node_id == node_id).values(is_draining=is_draining)
+    return connection.execute(statement).rowcount == 1
+
+
+def note_seen(connection: Connection, node_ids: Iterable[str], epoch: int, now: float) -> None:
+    statement = update(NODES).where(NODES.c.node_id.in_(list(node_ids)))
+    connection.execute(statement.values(epoch=epoch, seen_at=now))
+
+
+def forget(connection: Connection, node_id: str) -> bool:
+    return delete_where(connection, NODES, NODES.c.node_id == node_id)
+
+
+def authority_of(connection: Connection, certificate: str) -> str:
+    """Returns the certificate of the cluster's authority; it becomes `certificate` where there is
+    none yet."""
+    statement = upsert(connection, CLUSTER).values(id=1, authority=certificate)
+    connection.execute(statement.on_conflict_do_nothing())
+    return str(connection.execute(select(CLUSTER.c.authority)).scalar_one())

@@ -1,0 +1,203 @@
+"""Three nodes of a cluster, one with the control: nodes die, hang and are drained."""
+
+import json
+import signal
+import sys
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from support.cli import run_command
+from support.cluster import ROOM, cluster_status, node_maker
+from support.deploy import ROLE, Deployer
+
+
+@pytest.fixture(scope="module")
+def head(make_server):
+    return make_server(cluster="state", **ROOM)
+
+
+@pytest.fixture(scope="module")
+def make_node(head):
+    with node_maker(head) as make:
+        yield make
+
+
+@pytest.fixture
+def nodes(head, make_node, wait_until):
+    """Two further nodes, new for each test."""
+    made = [make_node(2), make_node(3)]
+    wait_until(lambda: all(cluster_status(head)[each.node_id]["pids"] for each in made))
+    yield made
+    for node in made:
+        node.close()
+
+
+@pytest.fixture
+def deploy(head):
+    return Deployer(head)
+
+
+def instances(head):
+    """The instances by node."""
+    return {key: set(node["instances"]) for key, node in cluster_status(head).items()}
+
+
+def everywhere(head):
+    return set.union(*instances(head).values())
+
+
+def in_service(head, endpoint):
+    status = json.loads(head.get("/_sagehen/status"))
+    (found,) = [each for each in status["endpoints"] if each["name"] == endpoint]
+    return found["variants"][0]["in_service"]
+
+
+def routed_nodes(head):
+    table = json.loads((head.home / "run" / "routes.json").read_bytes())
+    return [
+        instance["node_id"]
+        for route in table["routes"].values()
+        for variant in route["variants"]
+        for instance in variant["instances"]
+    ], table["nodes"]
+
+
+def invoke(head, url, endpoint):
+    """The statuses of as many requests as surely go to all instances."""
+    keys = head.env
+    client = boto3.client(
+        "sagemaker-runtime",
+        endpoint_url=url,
+        aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
+        aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
+        region_name="us-east-1",
+        config=Config(retries={"max_attempts": 0}),
+    )
+    return {
+        client.invoke_endpoint(EndpointName=endpoint, Body=b"[1]", ContentType="application/json")[
+            "ResponseMetadata"
+        ]["HTTPStatusCode"]
+        for _ in range(30)
+    }
+
+
+def test_instances_move_from_a_node_that_is_killed(head, nodes, deploy, wait_until):
+    endpoint = deploy.endpoint("killed", InitialInstanceCount=3)
+    assert endpoint["EndpointStatus"] == "InService"
+    before = instances(head)
+    assert [len(each) for each in before.values()] == [1, 1, 1]
+    routed, peers = routed_nodes(head)
+    assert set(routed) == set(peers) == set(before)
+    assert peers["node-2"]["peer_address"] == nodes[0].addresses["peer"]
+    # The other nodes have the same table.
+    table = (head.home / "run" / "routes.json").read_bytes()
+    wait_until(lambda: nodes[1].home.routes.read_bytes() == table)
+    status = cluster_status(head)
+    assert {node.process.pid for node in nodes} <= {
+        pid for node in status.values() for pid in node["pids"]
+    }
+    assert [node["head"] for node in status.values()].count(True) == 1
+    # Each node's gateways serve the instances of all.
+    for url in (head.url, f"http://{nodes[1].addresses['gateway']}"):
+        assert invoke(head, url, "killed") == {200}
+
+    nodes[0].kill()
+    # They come up under their ids.
+    wait_until(lambda: everywhere(head) == set.union(*before.values()))
+    wait_until(lambda: in_service(head, "killed") == 3)
+    after = instances(head)
+    assert not cluster_status(head)["node-2"]["pids"]
+    assert sorted(map(len, after.values())) == [0, 1, 2]
+    assert invoke(head, head.url, "killed") == {200}
+    deploy.sagemaker.delete_endpoint(EndpointName="killed")
+    wait_until(lambda: not any(instances(head).values()))
+
+
+def test_what_hung_is_deleted_when_it_goes_on(head, nodes, deploy, wait_until):
+    assert deploy.endpoint("hung", InitialInstanceCount=3)["EndpointStatus"] == "InService"
+    moved = instances(head)["node-3"]
+    nodes[1].signal_all(signal.SIGSTOP)
+    try:
+        wait_until(lambda: instances(head)["node-3"] == set() and moved <= everywhere(head))
+        wait_until(lambda: in_service(head, "hung") == 3)
+    finally:
+        nodes[1].signal_all(signal.SIGCONT)
+    wait_until(lambda: cluster_status(head)["node-3"]["pids"])
+    wait_until(lambda: instances(head)["node-3"] == set())
+    assert moved <= everywhere(head)
+    deploy.sagemaker.delete_endpoint(EndpointName="hung")
+    wait_until(lambda: not any(instances(head).values()))
+
+
+def test_a_node_is_drained_without_loss(head, nodes, deploy, wait_until):
+    assert deploy.endpoint("drained", InitialInstanceCount=3)["EndpointStatus"] == "InService"
+    drained = run_command("cluster", "drain", "node-2", "--home", head.home)
+    assert drained.status == 0, drained.stderr
+    assert "Nothing runs on node-2: it can be stopped." in drained.stdout
+    assert instances(head)["node-2"] == set()
+    assert in_service(head, "drained") == 3
+    again = run_command("cluster", "drain", "node-2", "--undo", "--home", head.home)
+    assert again.status == 0, again.stderr
+    unknown = run_command("cluster", "drain", "none", "--home", head.home)
+    assert "There is no node none." in unknown.stderr
+    deploy.sagemaker.delete_endpoint(EndpointName="drained")
+    wait_until(lambda: not any(instances(head).values()))
+
+
+COUNTING = """
+import json, pathlib, time
+kept = pathlib.Path("/opt/ml/checkpoints/step")
+step = int(kept.read_text()) if kept.exists() else 0
+while step < 40:
+    time.sleep(0.25)
+    step += 1
+    kept.write_text(str(step))
+pathlib.Path("/opt/ml/model/steps").write_text(str(step))
+"""
+
+
+def test_a_job_goes_on_elsewhere_from_its_checkpoint(head, nodes, deploy, gates, wait_until):
+    program = gates / "count.py"
+    program.write_text(COUNTING)
+    deploy.s3.create_bucket(Bucket="jobs")
+    # The control's own node takes nothing, so that the job is on one that dies alone.
+    own = next(key for key, node in cluster_status(head).items() if node["head"])
+    for node in (own, nodes[1].node_id):
+        assert run_command("cluster", "drain", node, "--home", head.home).status == 0
+    deploy.sagemaker.create_training_job(
+        TrainingJobName="counting",
+        AlgorithmSpecification={
+            "TrainingImage": "none",
+            "TrainingInputMode": "File",
+            "ContainerEntrypoint": [sys.executable, str(program)],
+        },
+        RoleArn=ROLE,
+        OutputDataConfig={"S3OutputPath": "s3://jobs/out"},
+        CheckpointConfig={"S3Uri": "s3://jobs/checkpoints"},
+        ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
+        StoppingCondition={"MaxRuntimeInSeconds": 600},
+    )
+
+    def checkpoint():
+        try:
+            found = deploy.s3.get_object(Bucket="jobs", Key="checkpoints/step")
+        except ClientError:
+            return 0
+        return int(found["Body"].read())
+
+    wait_until(lambda: checkpoint() >= 3)
+    for node in (own, nodes[1].node_id):
+        run_command("cluster", "drain", node, "--undo", "--home", head.home)
+    nodes[0].kill()
+
+    def status():
+        return deploy.sagemaker.describe_training_job(TrainingJobName="counting")
+
+    wait_until(lambda: status()["TrainingJobStatus"] == "Completed", 240)
+    seen = [each["Status"] for each in status()["SecondaryStatusTransitions"]]
+    assert "Restarting" in seen
+    uploaded = deploy.s3.list_objects_v2(Bucket="jobs", Prefix="out/counting/output/")
+    assert [each["Key"] for each in uploaded["Contents"]] == ["out/counting/output/model.tar.gz"]

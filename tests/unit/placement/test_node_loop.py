@@ -1,0 +1,130 @@
+"""The nodes of the table become those of the fleet."""
+
+import msgspec
+import pytest
+
+from sagehen.base.errors import Unavailable
+from sagehen.frame.nodes import Resources
+from sagehen.placement import store
+from sagehen.placement.node_loop import FORGET_MARGIN_SECONDS, NodeLoop
+from support.clock import SteppedClock
+from support.node_agents import node_record
+
+
+class Fleet:
+    """Notes what it is told; all nodes answer but those in `silent`."""
+
+    def __init__(self):
+        self.records = None
+        self.silent = set()
+
+    async def set_nodes(self, records):
+        self.records = {record.node_id: record for record in records}
+
+    async def stand_down(self):
+        self.records = None
+
+    @property
+    def nodes(self):
+        return [Node(each, each not in self.silent) for each in self.records]
+
+
+class Node:
+    def __init__(self, node_id, is_alive):
+        self.node_id = node_id
+        self.is_alive = is_alive
+
+
+class House:
+    def __init__(self, database):
+        self.database = database
+        self.clock = SteppedClock(now=1e6)
+        self.fleet = Fleet()
+        self.epoch = 3
+        self.own = node_record("own", has_control=True)
+        self.found = []
+        self.loop = NodeLoop(
+            database, self.fleet, lambda: self.epoch, self.describe, 600, self.clock, self
+        )
+
+    async def describe(self):
+        return self.own
+
+    async def update(self, records):
+        """As a source of nodes."""
+        known = {record.node_id for record in records}
+        return [each for each in self.found if each.node_id not in known]
+
+    def rows(self):
+        with self.database.read() as connection:
+            return {each.node_id: each for each in store.list_nodes(connection)}
+
+    def change(self, action, *given):
+        with self.database.write() as connection:
+            action(connection, *given)
+
+
+@pytest.fixture
+def house(database):
+    return House(database)
+
+
+async def test_each_control_keeps_its_own_row(house):
+    house.epoch = None
+    await house.loop.turn()
+    assert set(house.rows()) == {"own"}
+    assert house.fleet.records is None, "another control leads"
+    house.change(store.set_draining, "own", True)
+    house.own = msgspec.structs.replace(house.own, resources=Resources(cpus=1))
+    house.clock.advance(11)
+    await house.loop.turn()
+    row = house.rows()["own"]
+    assert (row.resources.cpus, row.is_draining) == (1, True)
+    house.change(store.forget, "own")
+    await house.loop.turn()
+    assert "own" in house.rows()
+
+
+async def test_the_leader_follows_the_table_until_it_leads_no_more(house):
+    house.change(store.put, node_record("a"))
+    await house.loop.turn()
+    assert set(house.fleet.records) == {"own", "a"}
+    assert house.rows()["a"].epoch == 3
+    house.change(store.set_draining, "a", True)
+    await house.loop.turn()
+    assert house.fleet.records["a"].is_draining
+    house.epoch = None
+    await house.loop.turn()
+    assert house.fleet.records is None
+
+
+async def test_found_nodes_get_rows(house):
+    house.found = [node_record("ray-1", ray_id="abc")]
+    await house.loop.turn()
+    assert set(house.fleet.records) == set(house.rows()) == {"own", "ray-1"}
+
+
+async def test_a_node_is_forgotten_when_its_instances_have_stopped_for_sure(house):
+    house.change(store.put, node_record("a", seen_at=house.clock.now()))
+    house.fleet.silent = {"a"}
+    await house.loop.turn()
+    house.clock.advance(600 + FORGET_MARGIN_SECONDS - 1)
+    await house.loop.turn()
+    assert "a" in house.rows()
+    house.clock.advance(31)
+    await house.loop.turn()
+    assert set(house.rows()) == {"own"}
+    await house.loop.turn()
+    assert set(house.fleet.records) == {"own"}
+
+
+async def test_a_source_that_is_away_ends_no_turn_for_good(house):
+    async def away(records):
+        raise Unavailable("Ray is away")
+
+    house.update = away
+    with pytest.raises(Unavailable):
+        await house.loop.turn()
+    del house.update
+    await house.loop.turn()
+    assert set(house.fleet.records) == {"own"}

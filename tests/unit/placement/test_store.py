@@ -1,0 +1,51 @@
+"""The rows of nodes."""
+
+import msgspec
+import pytest
+
+from sagehen.frame.nodes import Resources
+from sagehen.placement import store
+from support.node_agents import node_record
+
+
+@pytest.fixture
+def records(database):
+    """`records()` reads all nodes."""
+
+    def read():
+        with database.read() as connection:
+            return store.list_nodes(connection)
+
+    return read
+
+
+def test_nodes_are_kept_and_forgotten(database, records):
+    first = node_record("b", resources=Resources(cpus=1.5, memory_bytes=2**40, gpus=0.5))
+    with database.write() as connection:
+        store.put(connection, first)
+        store.put(connection, node_record("a", ray_id="f" * 56))
+    assert records() == [node_record("a", ray_id="f" * 56), first]
+    moved = msgspec.structs.replace(first, agent_address="elsewhere:1")
+    with database.write() as connection:
+        store.put(connection, moved)
+        store.note_seen(connection, ["a", "b"], 7, 1e9)
+        assert store.forget(connection, "a")
+        assert not store.forget(connection, "a")
+    assert records() == [msgspec.structs.replace(moved, epoch=7, seen_at=1e9)]
+
+
+def test_a_node_is_drained_until_it_starts_again(database, records):
+    with database.write() as connection:
+        store.put(connection, node_record("a"))
+        assert store.set_draining(connection, "a", True)
+        assert not store.set_draining(connection, "b", True)
+    assert records()[0].is_draining
+    with database.write() as connection:
+        store.put(connection, node_record("a"))
+    assert not records()[0].is_draining
+
+
+def test_a_state_belongs_to_the_first_cluster(database):
+    with database.write() as connection:
+        assert store.authority_of(connection, "one") == "one"
+        assert store.authority_of(connection, "two") == "one"
