@@ -174,7 +174,6 @@ class EndpointPass:
         self._draining = draining or Draining()
         self._called: frozenset[str] = frozenset()
         self._cluster = cluster
-        self._leads = False
         self._on_routes = on_routes
         self._on_demand = on_demand
         self._room = Room()
@@ -206,9 +205,6 @@ class EndpointPass:
             OSError: the routes cannot be written; nothing may be stopped before that.
         """
         self._busy, self._stores = busy, stores
-        if not self._leads and self._cluster is not None:
-            self._routes.read_again()
-        self._leads = True
         rows = self._rows = self._read()
         columns = {**instance_columns(self._routes.routes), **self._routes.leaving}
         self._called = self._draining.called(columns)
@@ -249,11 +245,14 @@ class EndpointPass:
             settled=not (start or stop) and _at_rest(rows),
         )
 
+    def take_over(self) -> None:
+        """Call it before the first pass after another control has led."""
+        self._routes.read_again()
+
     def stand_by(self, leader: str, address: str | None = None) -> None:
         """Empties the routes while `leader` works on the endpoints: its instances cannot be reached
         from here, but by its gateways at `address`. In a cluster they can, and the leader sends the
         routes."""
-        self._leads = False
         if self._cluster is None and self._routes.publish({}, leader, leader_address=address):
             self._on_routes()
 

@@ -98,6 +98,8 @@ class EndpointLoop(LeasedLoop):
             draining,
             cluster,
         )
+        self._term: int | None = None
+        """of the lease in the last step"""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._instances = AgentInstances(agent, InstanceOwner.ENDPOINT, clock, self._wake.set)
 
@@ -105,6 +107,9 @@ class EndpointLoop(LeasedLoop):
         return [self._instances.watch(), self._stores.run()]
 
     async def step(self) -> float | None:
+        if self._term != self._lease.term:
+            await in_thread(self._pass.take_over)
+            self._term = self._lease.term
         reports, busy, stores = self._instances.reports, self._busy(), self._stores.states
         requests = await in_thread(lambda: self._pass.run(reports, self._clock.now(), busy, stores))
         self._stores.require(requests.stores, stores)

@@ -230,7 +230,7 @@ class RouteFile:
         return self._published.leaving if self._published else {}
 
     def read_again(self) -> None:
-        """Goes on from what another control has sent here meanwhile."""
+        """Goes on from what another control has sent here meanwhile: its columns are in force."""
         self._published = _read(self._path)
 
     def publish(

@@ -240,6 +240,20 @@ def test_the_version_grows_across_restarts(tmp_path: Path) -> None:
     assert msgspec.json.decode(path.read_bytes(), type=RouteTable).version == 2
 
 
+def test_who_takes_over_goes_on_from_the_last_leaders_table(tmp_path: Path) -> None:
+    path = tmp_path / "routes.json"
+    file = RouteFile(path)
+    file.publish({})
+    table = routes(SERVING, instance("i1", "d1", IN_SERVICE))
+    RouteFile(path).publish(table)
+
+    file.read_again()
+
+    assert file.routes == table
+    file.publish({})
+    assert msgspec.json.decode(path.read_bytes(), type=RouteTable).version == 3
+
+
 def test_no_routes_are_published_too(tmp_path: Path) -> None:
     assert RouteFile(tmp_path / "routes.json").publish({})
 
