@@ -147,6 +147,9 @@ class _Control:
         self._jobs = self._make_job_loop()
         keys = load_credentials(start.home.credentials)
         self._transforms = self._make_transform_loop(start, keys)
+        if self._cluster is not None:
+            for loop in (self._loop, self._jobs, self._transforms):
+                loop.owns_agent = False
         self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
 

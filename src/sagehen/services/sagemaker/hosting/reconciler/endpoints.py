@@ -251,11 +251,13 @@ class EndpointPass:
 
     def stand_by(self, leader: str, address: str | None = None) -> None:
         """Empties the routes while `leader` works on the endpoints: its instances cannot be reached
-        from here, but by its gateways at `address`. In a cluster they can, and the leader sends the
-        routes."""
-        self._leads = False
-        if self._cluster is None and self._routes.publish({}, leader, leader_address=address):
+        from here, but by its gateways at `address`."""
+        if self._routes.publish({}, leader, leader_address=address):
             self._on_routes()
+
+    def note_other_leader(self) -> None:
+        """Notes that another control of the cluster writes this machine's route table."""
+        self._leads = False
 
     def _read(self) -> EndpointRows:
         with self._database.read() as connection:

@@ -127,7 +127,8 @@ class EndpointLoop(LeasedLoop):
 
     async def stand_by(self) -> None:
         if not self.owns_agent:
-            return  # The leader sends its routes to all nodes.
+            self._pass.note_other_leader()  # it sends its routes to all nodes
+            return
         leader = await in_thread(self._lease.other_holder)
         if leader is not None:
             await in_thread(lambda: self._pass.stand_by(leader, self._address_of(leader)))

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection
 
 from sagehen.frame.container_specs import InstanceState
-from sagehen.frame.routes import RouteTable
+from sagehen.frame.routes import NodeRoute, RouteTable
 from sagehen.services.sagemaker.hosting import (
     endpoint_store as endpoints,
 )
@@ -18,7 +18,11 @@ from sagehen.services.sagemaker.hosting import (
 from sagehen.services.sagemaker.hosting.demand import CallDemand, StartRequests, WaitingCalls
 from sagehen.services.sagemaker.hosting.reconciler.columns import columns_of
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
+    ClusterNodes,
+    EndpointPass,
+    OnDemand,
+)
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile, routed_ids
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state.database import Database
@@ -370,3 +374,26 @@ def test_images_of_what_calls_start_are_kept_warm(database, calls, take) -> None
 def test_no_image_is_of_other_endpoints(database, calls, take, record) -> None:
     add(database, record)
     assert take({}).warm_images == ()
+
+
+def test_a_control_of_a_cluster_goes_on_from_the_table_that_another_sent(
+    database, home, lease
+) -> None:
+    nodes = ClusterNodes(
+        routes=lambda: {"a": NodeRoute(peer_address="h:1")}, leaving=lambda: frozenset()
+    )
+    cluster = EndpointPass(
+        database, RouteFile(home.routes), lease, counted_ids(), lambda: None, cluster=nodes
+    )
+    add(database, SERVING, I1)
+    cluster.run(None, NOW)
+    assert not home.routes.exists(), "rows do not say where an instance is"
+    there = {"i1": msgspec.structs.replace(report("i1", IN_SERVICE), node_id="a")}
+    cluster.run(there, NOW)
+    (routed_one,) = table(home).routes["Houses"].variants[0].instances
+    assert (routed_one.node_id, table(home).nodes["a"].peer_address) == ("a", "h:1")
+    cluster.note_other_leader()
+    sent = msgspec.structs.replace(table(home), version=70, nodes={})
+    home.routes.write_bytes(msgspec.json.encode(sent))
+    cluster.run(there, NOW)
+    assert table(home).version == 71
