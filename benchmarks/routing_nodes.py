@@ -44,7 +44,9 @@ def main() -> None:
             measured = other_load.undisturbed(partial(measure, arguments.seconds))
     # The same requests, in about the same order.
     together = [
-        draw for drawn in zip(*map(partial(shuffled, draws), range(NODES))) for draw in drawn
+        draw
+        for drawn in zip(*map(partial(shuffled, draws), range(NODES)), strict=True)
+        for draw in drawn
     ]
     ideal = simulate(NODES * SERVERS, together, arguments.seconds)
     report = "\n".join(

@@ -159,6 +159,7 @@ async def test_the_answer_says_why_the_last_start_failed(house, variant, starts,
         house.route(variant(fake, on_demand=ON_DEMAND))
         assert (await house.invoke()).status == 200
         house.route(variant(on_demand=ON_DEMAND))
+        house.clock.advance(1)  # the table is looked at again
 
 
 async def test_the_container_has_its_whole_time_after_the_wait(house, variant, starts, eventually):
