@@ -43,11 +43,8 @@ def main() -> None:
             measure(2.0)
             measured = other_load.undisturbed(partial(measure, arguments.seconds))
     # The same requests, in about the same order.
-    together = [
-        draw
-        for drawn in zip(*map(partial(shuffled, draws), range(NODES)), strict=True)
-        for draw in drawn
-    ]
+    drawn = zip(*(shuffled(draws, number) for number in range(NODES)), strict=True)
+    together = [draw for of_all in drawn for draw in of_all]
     ideal = simulate(NODES * SERVERS, together, arguments.seconds)
     report = "\n".join(
         [
