@@ -99,8 +99,7 @@ class _Control:
         self._cluster = self._make_cluster(start)
         self._agent = self._cluster.fleet if self._cluster else AgentClient(start.home.agent_socket)
         self._remote_hints = RemoteHints(self._database, SYSTEM, self._is_wanted_elsewhere)
-        most_series = settings.max_metric_series
-        recorder = Recorder(SYSTEM, self._database, most_series, first_variant)
+        recorder = Recorder(SYSTEM, self._database, settings.max_metric_series, first_variant)
         store = (self._database, self._writes, self.objects)
         self._dispatcher = make_dispatcher(
             settings, start.home, *store, recorder.record, SYSTEM, leadership
@@ -142,7 +141,6 @@ class _Control:
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
         bounds = (self._site, self._bodies)
-        store = (self._database, self._writes, self.objects)
         self.inference = Inference(settings, *store, *bounds)
         self._jobs = self._make_job_loop()
         keys = load_credentials(start.home.credentials)
