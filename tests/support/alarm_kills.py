@@ -14,11 +14,13 @@ from typing import Any
 from sqlalchemy import Connection, event
 
 from sagehen.app.roles.control_services import AlarmParts
+from sagehen.base.clock import SYSTEM
 from sagehen.base.settings import Settings
 from sagehen.frame import tags
 from sagehen.services.monitoring.alarms.actions import PolicyTrigger
 from sagehen.services.monitoring.alarms.evaluation_pass import EvaluationPass
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 from sagehen.state.leases import Lease
 from support.state import copied_state, opened_state
 
@@ -30,7 +32,7 @@ INVOKED = "invoked"
 
 def alarms_over(database: Database) -> AlarmParts:
     """Control's alarms, with a scaling policy that writes a row for each call."""
-    return AlarmParts(Settings(), database, "me", _invoke)
+    return AlarmParts(Settings(), database, Leadership(database, SYSTEM, "me"), _invoke)
 
 
 def _invoke(connection: Connection, trigger: PolicyTrigger, now: datetime) -> None:

@@ -153,16 +153,21 @@ def test_what_the_first_works_on_when_its_instance_is_replaced_gets_to_the_secon
     passage.sagemaker.create_endpoint_config(
         EndpointConfigName="passage-2", ProductionVariants=[variant]
     )
-    table = json.loads((passage.server.home / "run" / "routes.json").read_bytes())
-    (old,) = table["routes"]["passage"]["variants"][0]["instances"]
+
+    def routed():
+        table = json.loads((passage.server.home / "run" / "routes.json").read_bytes())
+        return table["routes"]["passage"]["variants"][0]["instances"]
+
+    (old,) = routed()
     first, second = (one["address"].partition(":")[2] for one in old["containers"])
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(passage.invoke, "passage", json.dumps(str(gates)))
         wait_until(lambda: (gates / "begun").exists())
         passage.sagemaker.update_endpoint(EndpointName="passage", EndpointConfigName="passage-2")
-        wait_until(lambda: is_closed(first))
+        wait_until(lambda: old not in routed())
+        assert not is_closed(first)
         assert not is_closed(second)
         (gates / "go").touch()
         assert json.loads(asked.result())[0] == str(gates)
-    wait_until(lambda: is_closed(second))
+    wait_until(lambda: is_closed(first) and is_closed(second))
     assert passage.settled("passage")["EndpointConfigName"] == "passage-2"
