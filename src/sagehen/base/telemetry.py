@@ -25,8 +25,12 @@ class LineFormatter(logging.Formatter):
         when = f"{seconds}.{record.msecs:03.0f}Z"
         sentence = record.getMessage().replace("\n", "\\n").replace("\r", "\\r")
         parts = [when, record.levelname, self._role, f"{record.name}: {sentence}"]
-        extras = {key: value for key, value in vars(record).items() if key not in _PLAIN_FIELDS}
-        parts += [f"{key}={shown(value)}" for key, value in extras.items() if value is not None]
+        # Libraries add fields of their own to each record, such as Ray its `_ray_timestamp_ns`.
+        parts += [
+            f"{key}={shown(value)}"
+            for key, value in vars(record).items()
+            if value is not None and key not in _PLAIN_FIELDS and not key.startswith("_")
+        ]
         text = " ".join(parts)
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)

@@ -45,6 +45,10 @@ def test_a_value_that_is_not_there_is_left_out() -> None:
     assert line("It is so.", reason=None).endswith("It is so.")
 
 
+def test_what_a_library_adds_for_itself_is_left_out() -> None:
+    assert line("It is so.", _ray_timestamp_ns=1_800_000_000).endswith("It is so.")
+
+
 def test_a_sentence_stays_on_one_line() -> None:
     assert "\n" not in line("One %s", "two\r\nthree")
 
