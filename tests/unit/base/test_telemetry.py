@@ -46,7 +46,7 @@ def test_a_value_that_is_not_there_is_left_out() -> None:
 
 
 def test_what_a_library_adds_for_itself_is_left_out() -> None:
-    assert line("It is so.", _ray_timestamp_ns=1_800_000_000).endswith("It is so.")
+    assert line("It is so.", _timestamp_of_a_library=1_800_000_000).endswith("It is so.")
 
 
 def test_a_sentence_stays_on_one_line() -> None:

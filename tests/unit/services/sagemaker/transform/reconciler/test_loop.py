@@ -351,7 +351,9 @@ async def test_the_data_log_of_an_instance_and_of_the_job(control):
             FailedObject(key="many/a", error="ClientError", message="ClientError: 400"),
         )
         folder = control.home.transform_log("job")
-        await control.until(lambda: len(list(folder.glob("*"))) == 2)
+        await control.until(
+            lambda: [file.read_text()[-1:] for file in folder.glob("*")] == ["\n", "\n"]
+        )
         begun = "1970-01-01T00:16:40.000:[sagemaker logs]: "
         assert (folder / f"{second}.data-log.log").read_text() == begun + "settings\n"
         failed = begun + "bucket/many/a: ClientError: 400\n"
