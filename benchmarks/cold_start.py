@@ -188,7 +188,7 @@ class Bench:
         return int(re.findall(ready, log.read_text())[-1])
 
     def processor_seconds(self, endpoint: str) -> float:
-        """Of all processes of the endpoint's container until now."""
+        """Processor seconds that all processes of the endpoint's container have used."""
         (instance,) = self._instances(endpoint)
         agent = psutil.Process(self.deployer.server.pids()["agent"])
         times = 0.0
@@ -200,7 +200,7 @@ class Bench:
         return times
 
     def forked_starts(self, endpoint: str) -> int:
-        """Of the instance that is there."""
+        """Counts the starts of the endpoint's containers by a fork server."""
         lines = self.deployer.server.get("/_sagehen/metrics").decode().splitlines()
         name = f'sagehen_container_starts_total{{endpoint="{endpoint}"'
         forked = [line for line in lines if line.startswith(name) and 'start="forked"' in line]

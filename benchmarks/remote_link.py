@@ -1,4 +1,4 @@
-"""What a request costs that goes to an instance of another node, next to one of the same node.
+"""The cost of a request to an instance of another node, next to one of the same node.
 
     .venv/bin/python benchmarks/remote_link.py [--seconds 0.2] [--blocks 5] [--save]
 

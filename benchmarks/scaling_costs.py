@@ -37,7 +37,7 @@ DIMENSION = "sagemaker:variant:DesiredInstanceCount"
 
 
 class Span(NamedTuple):
-    """What the control process used over a while."""
+    """The processor time and memory of the control process over some time."""
 
     name: str
     alarms: int

@@ -1,4 +1,4 @@
-"""What this node has, and which processes of ours run on it."""
+"""Describes this node: its resources, and Sagehen's processes on it."""
 
 import os
 

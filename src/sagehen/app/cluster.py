@@ -47,7 +47,7 @@ _LISTEN_BACKLOG = 1024
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine needs to join: it may do everything that a member may."""
+    """The secret with which a machine joins. Its holder may do everything that a member may."""
 
     certificate: str
     key: str

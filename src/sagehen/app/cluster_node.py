@@ -38,7 +38,7 @@ PREDECESSOR_SECONDS = 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class NodeStart:
-    """What a node needs to begin."""
+    """The identity and the secrets with which a node starts."""
 
     node_id: str
     certificate: NodeCertificate

@@ -1,4 +1,4 @@
-"""What control and the agents of a cluster tell one another of a node, and what runs on it."""
+"""Messages between control and the agents of a cluster about a node and the work on it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ EPOCH_HEADER = "x-sagehen-epoch"
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node has, or what an instance or job needs."""
+    """The resources of a node, or those that an instance or job needs."""
 
     cpus: float = 0.0
     memory_bytes: int = 0

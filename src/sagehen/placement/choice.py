@@ -15,7 +15,7 @@ __all__ = ["NodeLoad", "Workload", "choose_node", "describe_lack"]
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What an instance or a job needs, and which others it belongs to."""
+    """The needs of an instance or a job, and the group that it belongs to."""
 
     resources: Resources
     group: str = ""

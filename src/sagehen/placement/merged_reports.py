@@ -14,7 +14,8 @@ __all__ = ["copies", "merge_instances", "merge_jobs"]
 def merge_instances(
     nodes: Iterable[WatchedNode], assignments: Assignments
 ) -> dict[str, InstanceReport]:
-    """Of several copies, that on the assigned node counts. What waits for room is starting."""
+    """If an instance runs on several nodes, the report of its assigned node counts. An instance
+    that waits for room is reported as starting."""
     reports = {
         waiting.key: InstanceReport(
             instance_id=waiting.key,

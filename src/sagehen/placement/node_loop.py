@@ -31,7 +31,7 @@ NODES_CHANGED = "nodes"
 
 
 class NodeSource(Protocol):
-    """What brings nodes to the cluster besides those that register themselves."""
+    """A source of nodes besides the servers that register themselves."""
 
     async def update(self, records: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
         """Returns the records that are new or different now. Raises Unavailable."""

@@ -87,7 +87,7 @@ class NodePaths:
 
 
 class _View(NamedTuple):
-    """What a node says of itself."""
+    """A node's description of itself."""
 
     description: NodeDescription
     instances: InstanceList

@@ -1,4 +1,4 @@
-"""What control and its Ray process tell one another."""
+"""The messages between control and its Ray process."""
 
 import msgspec
 
@@ -33,7 +33,7 @@ class Reservation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayOrders(msgspec.Struct, frozen=True, kw_only=True):
-    """What the leading control wants of Ray; repeating it is harmless."""
+    """The nodes and reservations that the leading control wants. Sending them again is harmless."""
 
     start_agents: dict[str, bytes] = {}
     """pickled NodeStart by Ray's node"""

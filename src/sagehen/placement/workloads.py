@@ -1,4 +1,4 @@
-"""What instances and jobs need of a node, from their specs."""
+"""Reads from specs the resources that instances and jobs need."""
 
 from sagehen.base.errors import Invalid
 from sagehen.frame.container_specs import InstanceOwner, InstanceSpec

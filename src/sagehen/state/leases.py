@@ -91,7 +91,7 @@ class LeaseLost(SagehenError):
 
 
 class WriteCheck(Protocol):
-    """What a loop calls in each write's transaction, so that only the holder writes."""
+    """The check in the transaction of each write, so that only the lease's holder writes."""
 
     def check(self, connection: Connection, now: float) -> None:
         """Raises LeaseLost."""

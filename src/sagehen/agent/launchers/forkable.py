@@ -43,7 +43,7 @@ _LATE_PREFIXES = ("AWS_", "MMS_", "PIP_", "SAGEHEN_", "SAGEMAKER_", "SM_", "TS_"
 
 
 class ForkKind(NamedTuple):
-    """What a fork server imports, and by which interpreter."""
+    """The modules that a fork server imports, and its interpreter."""
 
     python: str
     adapter: str

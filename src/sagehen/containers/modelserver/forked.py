@@ -69,7 +69,7 @@ FRAMEWORKS: dict[str, tuple[str, ...]] = {
     ),
     "xgboost": ("xgboost", "numpy", "pandas"),
 }
-"""What the models and scripts of an adapter import, without libraries that start threads then:
+"""Modules that models and scripts of an adapter import, but none that starts threads then, as
 TensorFlow and onnxruntime do."""
 
 _OWN = (

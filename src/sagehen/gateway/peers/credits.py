@@ -46,7 +46,7 @@ N = TypeVar("N")
 
 
 class NodeCredits:
-    """What a gateway believes of one node's slots for one variant."""
+    """A gateway's knowledge, which may be old, of one node's slots for one variant."""
 
     __slots__ = ("_free", "_reported_at", "instances", "is_away", "outstanding", "slots")
 

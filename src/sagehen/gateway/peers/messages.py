@@ -1,5 +1,5 @@
-"""What two gateways tell each other beyond the frames of a link; docs/reference/link.md is the
-specification."""
+"""The frames that only gateways of a cluster send to each other. docs/reference/link.md specifies
+them."""
 
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ class PeerRoute(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RequestHead(NamedTuple):
-    """What a node must know of a request, or of a reservation, to find an instance."""
+    """Names the instances that a request, or a reservation, may use."""
 
     route: int
     reservation: int
