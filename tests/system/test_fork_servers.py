@@ -284,7 +284,11 @@ def runs(process: psutil.Process) -> bool:
         return False
 
 
-def test_no_fork_server_is_kept_for_what_nobody_needs(endpoints: Endpoints, deleted: Callable):
+def test_no_fork_server_is_kept_for_what_nobody_needs(
+    endpoints: Endpoints, warm: str, deleted: Callable[[], None]
+):
+    endpoints.is_warm()
+    assert endpoints.fork_servers()
     deleted()
     eventually(lambda: not endpoints.fork_servers())
 

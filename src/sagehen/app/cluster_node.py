@@ -6,7 +6,6 @@ by closing its standard input or with SIGTERM. It dies with its starter.
 
 import argparse
 import asyncio
-import contextlib
 import io
 import os
 import pickle
@@ -91,15 +90,19 @@ def _end_predecessor(home: Home) -> None:
     """Ends a node's processes of which Ray knows no more: its node there died alone."""
     try:
         pid = int(home.lock.read_text())
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        # Opened first, so that what is read and killed is one process, whatever gets its number.
+        descriptor = os.pidfd_open(pid)
     except (OSError, ValueError):
         return
-    if b"sagehen.app.cluster_node" in command and os.fsencode(home.path) in command:
-        with contextlib.suppress(OSError):
-            descriptor = os.pidfd_open(pid)
-            os.kill(pid, signal.SIGKILL)
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if b"sagehen.app.cluster_node" in command and os.fsencode(home.path) in command:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             select.select([descriptor], [], [], PREDECESSOR_SECONDS)
-            os.close(descriptor)
+    except OSError:
+        return  # it has ended by itself
+    finally:
+        os.close(descriptor)
 
 
 async def _until_ended(supervisor: Supervisor, addresses: NodeAddresses) -> None:

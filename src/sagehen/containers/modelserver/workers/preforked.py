@@ -36,8 +36,9 @@ class ForkedProcess:
         self.returncode: int | None = None
 
     def send_signal(self, number: int) -> None:
-        """Raises ProcessLookupError."""
-        os.kill(self.pid, number)
+        """Does nothing when the process was waited for: another may have its number by then."""
+        if self.returncode is None:
+            os.kill(self.pid, number)
 
     def wait(self) -> int:
         if self.returncode is None:

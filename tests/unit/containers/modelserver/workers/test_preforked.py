@@ -1,5 +1,7 @@
 """Which model servers fork their workers."""
 
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -7,7 +9,11 @@ import pytest
 
 from sagehen.containers.modelserver import forked
 from sagehen.containers.modelserver.environment import THREAD_VARIABLES
-from sagehen.containers.modelserver.workers.preforked import fork_workers, why_not_forked
+from sagehen.containers.modelserver.workers.preforked import (
+    ForkedProcess,
+    fork_workers,
+    why_not_forked,
+)
 
 ONE_THREAD = {"SAGEMAKER_MODEL_SERVER_WORKERS": "64"}
 """More workers than cores have a thread each."""
@@ -63,3 +69,16 @@ def test_a_script_with_packages_of_its_own_has_a_new_process(
     assert why_not_forked(server) == "the script's folder has a module numpy of its own"
     (base_dir / "model" / "code" / "requirements.txt").write_text("x")
     assert why_not_forked(server) == "there is a requirements.txt"
+
+
+def test_whoever_has_the_number_of_an_ended_process_gets_no_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *signalled: sent.append(signalled))
+    monkeypatch.setattr(os, "waitpid", lambda pid, _: (pid, 0))
+    process = ForkedProcess(4711)
+    process.send_signal(signal.SIGABRT)
+    assert process.wait() == 0
+    process.send_signal(signal.SIGKILL)
+    assert sent == [(4711, signal.SIGABRT)]
