@@ -62,7 +62,7 @@ else:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` would take as long to import as all the rest
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import NoReturn
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NAME = 1, 4, 15
@@ -120,24 +120,8 @@ def become(
         # Not before the helpers are forked: its first child is a process namespace's first process.
         files.leave_namespaces(_namespaces(options))
         if "base" in options:
-            mask = posix.umask(_MOUNT_MASK)
-            paths = files.Paths(
-                options.get("shown", []), options.get("private", []), options["base"][0]
-            )
-            step = "files"
-            files.empty(options.get("empty", []))
-            paths.cover(options.get("cover", []))
-            step = "overlay"
-            files.overlay(options.get("overlay", []))
-            step = "files"
-            if "cover" in options:
-                files.hide_disks()
-            paths.mount_private()
-            files.mount_memory(options.get("memory", []))
-            paths.show()
-            step = "mount"
-            paths.mount_opt_ml(*options.get("hosts", [None]))
-            posix.umask(mask)
+            for step in _mount(options):  # noqa: B007 - the step that fails is reported
+                pass
         step = "processes"
         if "processes" in options:
             _enter_processes(agent_pid, proc, report, fork_main)
@@ -153,6 +137,26 @@ def become(
         run("cover" in options)
     except OSError as error:
         posix.write(report, f"failed {error.errno} {step}\n".encode())
+
+
+def _mount(options: dict[str, list[str]]) -> "Iterator[str]":
+    """Yields the name of each step before it is taken."""
+    mask = posix.umask(_MOUNT_MASK)
+    paths = files.Paths(options.get("shown", []), options.get("private", []), options["base"][0])
+    yield "files"
+    files.empty(options.get("empty", []))
+    paths.cover(options.get("cover", []))
+    yield "overlay"
+    files.overlay(options.get("overlay", []))
+    yield "files"
+    if "cover" in options:
+        files.hide_disks()
+    paths.mount_private()
+    files.mount_memory(options.get("memory", []))
+    paths.show()
+    yield "mount"
+    paths.mount_opt_ml(*options.get("hosts", [None]))
+    posix.umask(mask)
 
 
 def _namespaces(options: dict[str, list[str]]) -> int:
