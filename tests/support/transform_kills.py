@@ -95,15 +95,17 @@ def pid_of(deployer: Deployer, what: str) -> int | None:
 
 
 def kill(deployer: Deployer, what: str) -> None:
-    found = []
-
-    def is_found():
+    def is_killed() -> bool:
         pid = pid_of(deployer, what)
-        found.append(pid)
-        return pid is not None
+        if pid is None:
+            return False
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:  # It ended with its agent, which was killed before.
+            return False
+        return True
 
-    eventually(is_found)
-    os.kill(found[-1], signal.SIGKILL)
+    eventually(is_killed)
 
 
 def is_clean(deployer: Deployer, name: str) -> bool:
