@@ -60,7 +60,7 @@ from sagehen.services.sagemaker.training.own_paths import JobPaths
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
-from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.data_log import JobDataLog
 from sagehen.services.sagemaker.transform.own_paths import TransformPaths
 from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
 from sagehen.services.sagemaker.transform.runner_messages import S3Access
@@ -220,7 +220,7 @@ class _Control:
             ArnMaker.of(settings),
             settings,
             objects=self.objects,
-            data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
+            data_log=JobDataLog(start.home, settings.container_log_bytes, SYSTEM),
             runner_command=_runner_command,
             s3=S3Access(
                 address=f"unix:{start.home.control_socket}",
