@@ -121,6 +121,7 @@ class RaySource:
             resources=node.resources,
             ray_id=node.ray_id,
             seen_at=self._clock.now(),
+            version=addresses.version,
         )
 
     def _make(self, node: RayNode) -> bytes:
@@ -150,7 +151,11 @@ def _differs(row: NodeRecord | None, found: NodeRecord) -> bool:
     if row is None:
         return True
     same = msgspec.structs.replace(
-        found, is_draining=row.is_draining, epoch=row.epoch, seen_at=row.seen_at
+        found,
+        is_draining=row.is_draining,
+        is_leaving=row.is_leaving,
+        epoch=row.epoch,
+        seen_at=row.seen_at,
     )
     return same != row
 
