@@ -99,11 +99,11 @@ class World:
     def turn(self, sampler=None):
         asyncio.run((sampler or self.sampler).turn())
 
-    def report(self, gateway="1", began_at=None, **counts):
-        """A gateway's, which began with us unless said otherwise."""
+    def report(self, gateway="1", was_reported=False, **counts):
+        """`was_reported`: to another control."""
         body = {
             "gateway": gateway,
-            "began_at": self.clock.now() if began_at is None else began_at,
+            "was_reported": was_reported,
             "variants": [{"endpoint": "e", "variant": "v", **counts}],
         }
         told = msgspec.json.decode(msgspec.json.encode(body), type=GatewayReport)
@@ -172,10 +172,10 @@ def test_gateways_add_up_through_restarts(world):
 
 
 def test_what_was_counted_before_our_time_is_not_counted_twice(world):
-    world.report("1", began_at=world.clock.now() - 100, Invocations=1000)
+    world.report("1", was_reported=True, Invocations=1000)
     world.turn()
     assert world.numbers("Invocations") is None
-    world.report("1", began_at=world.clock.now() - 100, Invocations=1001)
+    world.report("1", was_reported=True, Invocations=1001)
     world.turn()
     assert world.numbers("Invocations")[0] == 1
 
@@ -255,14 +255,10 @@ def test_minutes_without_requests_have_zeros(world):
     world.turn()
     for minute in range(4):
         world.clock.seconds = (START + minute) * 60 + 30
-        world.report(
-            began_at=START * 60.0, Invocations=min(minute, 2), InvocationsPerInstance=min(minute, 2)
-        )
+        world.report(Invocations=min(minute, 2), InvocationsPerInstance=min(minute, 2))
         world.turn()
         world.clock.seconds += 29
-        world.report(
-            began_at=START * 60.0, Invocations=min(minute, 2), InvocationsPerInstance=min(minute, 2)
-        )
+        world.report(Invocations=min(minute, 2), InvocationsPerInstance=min(minute, 2))
         world.turn()
     world.clock.seconds = (START + 4) * 60 + 1
     world.turn()
@@ -527,3 +523,69 @@ def test_the_last_values_are_written_at_the_end(world):
     world.sampler = world.another("me")
     asyncio.run(_cancelled(world))
     assert world.numbers("Invocations")[0] == 4
+
+
+# Several controls: a leader takes over
+
+
+def test_what_another_leader_has_taken_is_not_counted_again(world):
+    """This control has led before, and stood by since."""
+    world.report("1", Invocations=5)
+    world.turn()
+    world.sampler.change_leader()
+    # The other one has led, and was told of 90 more; so was it of all that "2" has counted.
+    world.sampler.change_leader()
+    world.report("1", was_reported=True, Invocations=95)
+    world.report("2", was_reported=True, Invocations=40)
+    world.report("3", Invocations=2)
+    world.turn()
+    assert world.numbers("Invocations")[0] == 5 + 2
+    world.report("1", was_reported=True, Invocations=96)
+    world.report("2", was_reported=True, Invocations=41)
+    world.turn()
+    assert world.numbers("Invocations")[0] == 5 + 2 + 2
+
+
+def test_what_was_reported_before_the_change_is_written(world):
+    world.report("1", Invocations=5)
+    world.sampler.change_leader()
+    world.turn()
+    assert world.numbers("Invocations")[0] == 5
+
+
+def test_a_minute_of_two_leaders_has_one_sample_of_a_gauge(world):
+    host = "/aws/sagemaker/Endpoints"
+    world.agent.told = [Told("CPUUtilization", 30.0)]
+    world.turn()
+    for _ in range(2):
+        world.sampler.change_leader()
+        world.clock.seconds += module.HOST_SECONDS
+        world.turn()
+    assert world.numbers("CPUUtilization", "Percent", host) == (1, 30, 30, 30)
+    world.clock.seconds = (START + 1) * 60
+    world.turn()
+    assert world.numbers("CPUUtilization", "Percent", host) == (2, 60, 30, 30)
+
+
+def test_a_new_leader_does_not_count_what_agents_have_counted_before(world):
+    loading = [Told("ModelLoadingTimeSum", 500), Told("ModelLoadingTimeCount", 5)]
+    world.agent.told = loading
+    world.turn()
+    world.sampler.change_leader()
+    loading[0].value, loading[1].value = 900, 9
+    world.clock.seconds += module.HOST_SECONDS
+    world.turn()
+    assert world.numbers("ModelLoadingTime", "Microseconds")[0] == 5
+    loading[0].value, loading[1].value = 1100, 10
+    world.clock.seconds += module.HOST_SECONDS
+    world.turn()
+    assert world.numbers("ModelLoadingTime", "Microseconds")[:2] == (6, 700)
+    # A node that comes later counts from nothing.
+    world.clock.seconds += module.NEW_LEADER_SECONDS
+    world.agent.told = [
+        *loading,
+        Told("ModelLoadingTimeSum", 50, "i-2"),
+        Told("ModelLoadingTimeCount", 1, "i-2"),
+    ]
+    world.turn()
+    assert world.numbers("ModelLoadingTime", "Microseconds")[:2] == (7, 750)
