@@ -137,10 +137,11 @@ class _Control:
         )
         self._observations = Observations(SYSTEM)
         self._sampler = self._make_sampler(recorder)
+        if self._cluster is not None:
+            leadership.on_change(self._sampler.change_leader)
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
-        bounds = (self._site, self._bodies)
-        self.inference = Inference(settings, *store, *bounds)
+        self.inference = Inference(settings, *store, self._site, self._bodies)
         self._jobs = self._make_job_loop()
         keys = load_credentials(start.home.credentials)
         self._transforms = self._make_transform_loop(start, keys)
@@ -155,7 +156,7 @@ class _Control:
         # Not imported on a machine of its own.
         from sagehen.app.roles.control_cluster import ClusterParts
 
-        return ClusterParts(start, self._database, lambda: self._leadership.epoch)
+        return ClusterParts(start, self._database, self._leadership)
 
     def _on_routes(self) -> None:
         self._dispatcher.hint()
@@ -262,9 +263,9 @@ class _Control:
         services = self.inference.routes()
         transforms = TransformPaths(self._database, SYSTEM)
         results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints)
-        own = (queues, jobs, transforms, results)
+        of_cluster = () if self._cluster is None else (self._cluster.paths,)
+        own = (queues, jobs, transforms, results, *of_cluster)
         routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
-        routes += self._cluster.paths.routes if self._cluster is not None else []
         internal = start_route(self._demand)
         other_routes = [*routes, internal, certificate_route(self.notices.signer)]
 
@@ -290,7 +291,7 @@ class _Control:
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         guards = (self._verifier, self._token, self._site, metrics, self._bodies)
-        return Guard(paths.app, *guards)
+        return Guard(self._cluster.relay.wrap(paths.app) if self._cluster else paths.app, *guards)
 
     def _describe_image(self, image: str) -> str | None:
         settings = self._settings
