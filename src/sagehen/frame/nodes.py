@@ -13,11 +13,13 @@ __all__ = [
     "EPOCH_HEADER",
     "LeaseAnswer",
     "LeaseRequest",
+    "ModelList",
     "NodeDescription",
     "Resources",
     "RunningSpecs",
     "instance_resources",
     "job_resources",
+    "model_version",
 ]
 
 EPOCH_HEADER = "x-sagehen-epoch"
@@ -54,6 +56,13 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """The model data that a node has on disk, as `model_version` names it."""
+
+    version: int
+    models: tuple[str, ...]
+
+
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     """An agent's answer about its node."""
 
@@ -78,6 +87,8 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     answered_at: float
     """by the agent's own clock, for the next request only"""
+    models_version: int = 0
+    """of the agent's ModelList"""
 
 
 class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +96,11 @@ class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):
 
     instances: tuple[InstanceSpec, ...] = ()
     jobs: tuple[JobSpec, ...] = ()
+
+
+def model_version(url: str, etag: str | None) -> str:
+    """Names model data, and its version where that is known."""
+    return url if etag is None else f"{url}#{etag}"
 
 
 def instance_resources(spec: InstanceSpec) -> Resources:

@@ -379,8 +379,10 @@ async def test_every_other_node_gets_each_route_table_also_after_it_was_away(clu
     cluster.agents["c"].restart()
     await cluster.pass_time(3)
     assert cluster.agents["c"].tables == [b"one", b"two"]
-    assert cluster.fleet.node_routes["a"] == NodeRoute(peer_address="a:2", control_address="a:4")
-    assert cluster.fleet.node_routes["b"] == NodeRoute(peer_address="b:2")
+    assert cluster.fleet.node_routes["a"] == NodeRoute(
+        peer_address="a:2", control_address="a:4", agent_address="a:1"
+    )
+    assert cluster.fleet.node_routes["b"] == NodeRoute(peer_address="b:2", agent_address="b:1")
 
 
 async def test_what_nodes_say_is_put_together(cluster):
