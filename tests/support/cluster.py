@@ -143,4 +143,9 @@ def cluster_status(server: Server) -> dict[str, dict[str, Any]]:
     """What `sagehen cluster status --json` shows, by node."""
     told = run_command("cluster", "status", "--json", "--home", server.home)
     assert told.status == 0, told.stderr
-    return {node["id"]: node for node in json.loads(told.stdout)["nodes"]}
+    return nodes_of(told.stdout)
+
+
+def nodes_of(status: str) -> dict[str, dict[str, Any]]:
+    """The nodes in such a JSON, by id."""
+    return {node["id"]: node for node in json.loads(status)["nodes"]}

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from sagehen import __version__
 from sagehen.base.cluster_certificates import (
     Authority,
     NodeCertificate,
@@ -65,6 +66,8 @@ class NodeAddresses(msgspec.Struct, frozen=True, kw_only=True):
     gateway: str
     control: str = ""
     """empty where there is none"""
+    version: str = ""
+    """of Sagehen there"""
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,7 @@ def prepare_node(
             peer=_address(host, peer.getsockname()[1]),
             gateway=_address(host, gateway_port),
             control=_address(host, control.getsockname()[1]) if control is not None else "",
+            version=__version__,
         )
         _addresses_file(home).write_bytes(msgspec.json.encode(addresses))
         yield NodeSetup(addresses, agent, peer, control)

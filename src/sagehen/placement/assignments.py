@@ -123,6 +123,10 @@ class Assignments:
         waiting.reason = reason
         return waiting
 
+    def describe_waiting(self) -> list[dict[str, str]]:
+        """Returns what no node has room for, and why."""
+        return [{"id": each.key, "reason": each.reason} for each in self.waiting.values()]
+
     def finish(self, key: str) -> None:
         """Notes that an attempt has ended, and needs nothing."""
         self.workloads.pop(key, None)
@@ -146,5 +150,5 @@ class Assignments:
                 models=frozenset(self._models.get(node.node_id, ())),
             )
             for node in nodes
-            if node.is_alive and not node.record.is_draining
+            if node.is_alive and node.record.takes_work
         ]

@@ -21,6 +21,8 @@ __all__ = ["cluster_app"]
 cluster_app = typer.Typer(help="The machines of a cluster.", no_args_is_help=True)
 
 LOOK_SECONDS = 0.5
+LONGEST_AWAY_SECONDS = 60.0
+"""while another control takes over, or a server starts again"""
 _IN_JSON = ("id", "address", "head", "instances", "pids")
 
 
@@ -30,12 +32,15 @@ def show_nodes(
 ) -> None:
     """Show the nodes, with what runs on each."""
     with plain_errors():
-        nodes = _nodes(Home(load_settings(config, home=home).home))
+        answer = call_control(Home(load_settings(config, home=home).home), "cluster")
+        nodes = answer["nodes"]
         if as_json:
             shown = [{name: node[name] for name in _IN_JSON} for node in nodes]
             sys.stdout.write(json.dumps({"nodes": shown}, indent=2) + "\n")
         else:
             out.print(_table(nodes))
+            for line in _waiting(answer):
+                out.print(line, markup=False)
 
 
 @cluster_app.command("drain")
@@ -72,34 +77,48 @@ def show_token(home: HomeOption = None, config: ConfigOption = None) -> None:
         sys.stdout.write(token + "\n")
 
 
-def _nodes(home: Home) -> list[dict[str, Any]]:
-    nodes: list[dict[str, Any]] = call_control(home, "cluster")["nodes"]
-    return nodes
+def _waiting(answer: dict[str, Any]) -> list[str]:
+    return [
+        f"{each['id']} waits for room on a node: {each['reason']}." for each in answer["waiting"]
+    ]
 
 
 def _wait_until_empty(home: Home, node_id: str) -> None:
-    shown = ""
+    shown: list[str] = []
+    heard_at = time.monotonic()
     while True:
-        node = next((node for node in _nodes(home) if node["id"] == node_id), None)
-        if node is None or node["state"] == "lost":
+        try:
+            answer = call_control(home, "cluster")
+        except Unavailable:
+            # Another control may be taking over.
+            if time.monotonic() - heard_at > LONGEST_AWAY_SECONDS:
+                raise
+            time.sleep(LOOK_SECONDS)
+            continue
+        heard_at = time.monotonic()
+        node = next((node for node in answer["nodes"] if node["id"] == node_id), None)
+        if node is None or node["state"] in ("lost", "stopped"):
             raise Unavailable(f"The node {node_id} does not answer any more.")
-        rest = f"{len(node['instances'])} instances and {len(node['jobs'])} jobs"
         if not node["instances"] and not node["jobs"]:
             return
-        if rest != shown:
-            out.print(f"On {node_id}: {rest} ...", markup=False)
-            shown = rest
+        rest = f"{len(node['instances'])} instances and {len(node['jobs'])} jobs"
+        lines = [f"On {node_id}: {rest} ...", *_waiting(answer)]
+        for line in lines:
+            if line not in shown:
+                out.print(line, markup=False)
+        shown = lines
         time.sleep(LOOK_SECONDS)
 
 
 def _table(nodes: list[dict[str, Any]]) -> Table:
-    table = Table("node", "address", "state", "control", "instances", "jobs")
+    table = Table("node", "address", "state", "control", "version", "instances", "jobs")
     for node in nodes:
         table.add_row(
             node["id"],
             node["address"],
             node["state"],
             "yes" if node["head"] else "",
+            node["version"],
             str(len(node["instances"])),
             str(len(node["jobs"])),
         )

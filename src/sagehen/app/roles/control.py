@@ -18,7 +18,7 @@ from sagehen.agent.client import AgentClient
 from sagehen.app.api.application import OPERATIONS, Application
 from sagehen.app.api.own_paths import OwnPaths
 from sagehen.app.offline_results import StoreBuilder
-from sagehen.app.roles.common import Start, run, serve_on, start_role
+from sagehen.app.roles.common import Start, end_after_error, run, serve_on, start_role
 from sagehen.app.roles.control_scaling import Scaling
 from sagehen.app.roles.control_services import AlarmParts, Inference, Notices
 from sagehen.base.clock import SYSTEM
@@ -60,7 +60,7 @@ from sagehen.services.sagemaker.training.own_paths import JobPaths
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
-from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.data_log import JobDataLog
 from sagehen.services.sagemaker.transform.own_paths import TransformPaths
 from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
 from sagehen.services.sagemaker.transform.runner_messages import S3Access
@@ -77,10 +77,9 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 SWEEP_FILES_SECONDS = 3600.0
+# Channels of notifications
 ENDPOINTS_CHANGED = "endpoints"
-"""notification channel"""
 REQUESTS_QUEUED = "async-requests"
-"""notification channel"""
 FIRST_LOOK_SECONDS = 5.0
 """the longest wait at start for the first look at the endpoints"""
 
@@ -220,7 +219,7 @@ class _Control:
             ArnMaker.of(settings),
             settings,
             objects=self.objects,
-            data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
+            data_log=JobDataLog(start.home, settings.container_log_bytes, SYSTEM),
             runner_command=_runner_command,
             s3=S3Access(
                 address=f"unix:{start.home.control_socket}",
@@ -287,6 +286,7 @@ class _Control:
             self._settings.inference_service,
             self._describe_image,
             lambda report: self._demand.note_report(str(report.gateway), report.variants),
+            lambda: self._cluster is not None and self._cluster.paths.is_leaving,
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         guards = (self._verifier, self._token, self._site, metrics, self._bodies)
@@ -378,6 +378,7 @@ async def _main(start: Start) -> None:
     await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     leading = asyncio.create_task(control.lead())
+    leading.add_done_callback(end_after_error)
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:
         # A server that reports ready should know its endpoints.

@@ -7,6 +7,7 @@ from typing import Any
 
 import psutil
 
+from sagehen import __version__
 from sagehen.agent.client import AgentClient, NodeClient
 from sagehen.app.cluster import read_addresses
 from sagehen.app.control_relay import serving_control_door
@@ -63,7 +64,10 @@ class ClusterParts:
             routes=lambda: self.fleet.node_routes, leaving=lambda: self.fleet.leaving
         )
         self.paths = NodePaths(
-            database, self.fleet, lambda record, epoch: self._client(record, lambda: epoch)
+            database,
+            self.fleet,
+            lambda record, epoch: self._client(record, lambda: epoch),
+            self._addresses.node_id,
         )
 
     def _make_ray(self, start: Start) -> RaySource | None:
@@ -108,6 +112,7 @@ class ClusterParts:
             resources=of_ray.resources if of_ray else await self._own_resources(),
             has_control=True,
             ray_id=of_ray.ray_id if of_ray else "",
+            version=__version__,
         )
 
     async def _own_resources(self) -> Resources:
