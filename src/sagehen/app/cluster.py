@@ -33,6 +33,7 @@ __all__ = [
     "JoinToken",
     "NodeAddresses",
     "NodeSetup",
+    "has_no_control",
     "join_as_server",
     "load_authority",
     "own_host",
@@ -218,7 +219,19 @@ def prepare_node(
 
 
 def read_addresses(home: Home) -> NodeAddresses:
-    return msgspec.json.decode(_addresses_file(home).read_bytes(), type=NodeAddresses)
+    """Raises HomeError where this machine is no node of a cluster."""
+    try:
+        return msgspec.json.decode(_addresses_file(home).read_bytes(), type=NodeAddresses)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise HomeError(f"{home.path} is not the home of a cluster's node.") from error
+
+
+def has_no_control(home: Home) -> bool:
+    """Whether this is the home of a node without a control, which another server's control runs."""
+    try:
+        return not read_addresses(home).control
+    except HomeError:
+        return False
 
 
 def own_host(settings: Settings) -> str:

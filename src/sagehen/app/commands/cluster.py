@@ -1,6 +1,7 @@
 """`sagehen cluster`: shows the nodes of a cluster, drains one, and prints what a machine needs to
 join."""
 
+import asyncio
 import json
 import sys
 import time
@@ -66,6 +67,30 @@ def drain_node(
             out.print(f"The node {node} is drained.", markup=False)
 
 
+@cluster_app.command("leave")
+def leave(
+    seconds: Annotated[
+        float | None, typer.Option(help="The longest wait; default: cluster_leave_seconds.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Move the instances of endpoints away from this machine's node, which will stop. A server
+    does so by itself when it stops; this is for what kills a node, such as a pod's preStop."""
+    with plain_errors():
+        from sagehen.app.cluster import read_addresses
+        from sagehen.app.leaving import leave_cluster
+        from sagehen.base.clock import SYSTEM
+
+        settings = load_settings(config, home=home)
+        folder = Home(settings.home)
+        addresses = read_addresses(folder)
+        longest = settings.cluster_leave_seconds if seconds is None else seconds
+        url, node_id = f"http://{addresses.gateway}", addresses.node_id
+        work = leave_cluster(folder, url, node_id, longest, SYSTEM, _report)
+        asyncio.run(work)
+
+
 @cluster_app.command("token")
 def show_token(home: HomeOption = None, config: ConfigOption = None) -> None:
     """Print what another machine needs to join, as cluster_token. Whoever has it may do everything:
@@ -75,6 +100,10 @@ def show_token(home: HomeOption = None, config: ConfigOption = None) -> None:
 
         token = write_join_token(Home(load_settings(config, home=home).home))
         sys.stdout.write(token + "\n")
+
+
+def _report(text: str) -> None:
+    out.print(text, markup=False)
 
 
 def _waiting(answer: dict[str, Any]) -> list[str]:
