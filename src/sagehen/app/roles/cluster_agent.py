@@ -9,11 +9,13 @@ from starlette.applications import Starlette
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.cluster_app import create_cluster_app
+from sagehen.agent.container_relay import ContainerRelay
 from sagehen.agent.control_lease import ControlLease
 from sagehen.agent.node_description import describe_node
 from sagehen.app.roles.common import Start, serving_tls
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import server_context
+from sagehen.frame import container_relay
 from sagehen.frame.nodes import NodeDescription
 
 __all__ = ["make_lease", "serving_cluster"]
@@ -28,7 +30,8 @@ def make_lease(start: Start) -> ControlLease:
 async def serving_cluster(
     start: Start, agent: Agent, app: Starlette, lease: ControlLease
 ) -> AsyncIterator[None]:
-    """Serves the controls of the cluster until the block ends."""
+    """Serves the controls of the cluster, and relays their connections to containers, until the
+    block ends."""
     node_id = start.home.node_id.read_text().strip()
 
     async def describe() -> NodeDescription:
@@ -36,10 +39,14 @@ async def serving_cluster(
         return await asyncio.to_thread(describe_node, node_id, lease.run_id, gpus)
 
     cluster_app = create_cluster_app(app, lease, describe, agent.specs, start.home.routes)
+    relay = ContainerRelay(agent.container_address, lease.check_epoch, SYSTEM)
+    lease.on_new_epoch = relay.cut_older
     watch = asyncio.create_task(lease.watch(agent.stop_jobs, agent.stop_instances))
     context = server_context(start.home.cluster)
+    others = {container_relay.ALPN: relay.accept}
     try:
-        async with serving_tls(start.sockets[0], context, cluster_app):
+        async with serving_tls(start.sockets[0], context, cluster_app, others):
             yield
     finally:
+        relay.close()
         watch.cancel()
