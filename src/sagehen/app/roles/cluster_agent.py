@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.cluster_app import create_cluster_app
+from sagehen.agent.container_relay import ContainerRelay
 from sagehen.agent.control_lease import ControlLease
 from sagehen.agent.neighbours.directory import ArtifactDirectory
 from sagehen.agent.neighbours.fetcher import NeighbourFetcher
@@ -21,6 +22,7 @@ from sagehen.agent.node_description import describe_node
 from sagehen.app.roles.common import Start, serving_tls
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import client_context, server_context
+from sagehen.frame import container_relay
 from sagehen.frame.nodes import NodeDescription
 
 __all__ = ["ClusterMember"]
@@ -52,7 +54,8 @@ class ClusterMember:
 
     @asynccontextmanager
     async def serving(self, agent: Agent, app: Starlette) -> AsyncIterator[None]:
-        """Serves the controls and the agents of the cluster until the block ends."""
+        """Serves the controls and the agents of the cluster, and relays controls' connections to
+        containers, until the block ends."""
 
         async def describe() -> NodeDescription:
             gpus = agent.list_gpus()
@@ -72,11 +75,15 @@ class ClusterMember:
             asyncio.create_task(self.lease.watch(agent.stop_jobs, agent.stop_instances)),
             asyncio.create_task(announcer.run()),
         ]
+        relay = ContainerRelay(agent.container_address, self.lease.check_epoch, SYSTEM)
+        self.lease.on_new_epoch = relay.cut_older
         context = server_context(self._home.cluster)
+        others = {container_relay.ALPN: relay.accept}
         try:
-            async with serving_tls(self._listener, context, cluster_app):
+            async with serving_tls(self._listener, context, cluster_app, others):
                 yield
         finally:
+            relay.close()
             for task in tasks:
                 task.cancel()
             self.fetcher.close()

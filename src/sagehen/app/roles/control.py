@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
-import sys
 from collections.abc import Container, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
@@ -20,12 +18,13 @@ from sagehen.app.api.own_paths import OwnPaths
 from sagehen.app.offline_results import StoreBuilder
 from sagehen.app.roles.common import Start, end_after_error, run, serve_on, start_role
 from sagehen.app.roles.control_scaling import Scaling
-from sagehen.app.roles.control_services import AlarmParts, Inference, Notices
+from sagehen.app.roles.control_services import AlarmParts, Inference, Notices, runner_command
 from sagehen.base.clock import SYSTEM
 from sagehen.base.concurrency import in_thread
 from sagehen.base.credentials import Credentials, load_credentials, load_token
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.asgi import BodyBudget
+from sagehen.frame.container_relay import LOCAL_ACCESS
 from sagehen.frame.context import RequestContext
 from sagehen.frame.image_versions import MATCH, describe_versions
 from sagehen.frame.leased_loop import keep_sweeping
@@ -100,8 +99,9 @@ class _Control:
         self._remote_hints = RemoteHints(self._database, SYSTEM, self._is_wanted_elsewhere)
         recorder = Recorder(SYSTEM, self._database, settings.max_metric_series, first_variant)
         store = (self._database, self._writes, self.objects)
+        self._access = self._cluster.access if self._cluster else LOCAL_ACCESS
         self._dispatcher = make_dispatcher(
-            settings, start.home, *store, recorder.record, SYSTEM, leadership
+            settings, start.home, *store, recorder.record, SYSTEM, leadership, self._access
         )
         builder = StoreBuilder(settings)
         self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
@@ -111,6 +111,7 @@ class _Control:
         self._loop = self._make_loop(start, recorder)
         if self._cluster is not None:
             self._cluster.fleet.on_nodes = self._loop.hint
+            self._cluster.on_relay_nodes = lambda: self._transforms.hint()
             leadership.on_change(self._cluster.hint)
         self._database.listen(ENDPOINTS_CHANGED, lambda _: self._loop.hint())
         self._database.listen(REQUESTS_QUEUED, lambda _: self._dispatcher.hint())
@@ -221,13 +222,14 @@ class _Control:
             settings,
             objects=self.objects,
             data_log=JobDataLog(start.home, settings.container_log_bytes, SYSTEM),
-            runner_command=_runner_command,
+            runner_command=runner_command,
             s3=S3Access(
                 address=f"unix:{start.home.control_socket}",
                 access_key=keys.access_key,
                 secret_key=keys.secret_key,
                 region=settings.region,
             ),
+            access=self._access,
         )
 
     def _make_job_loop(self) -> JobLoop:
@@ -366,11 +368,6 @@ class _Control:
         await self.notices.close()
         self._writes.close()
         self._database.close()
-
-
-def _runner_command() -> list[str]:
-    program = "sagehen.app.roles.transform_runner"
-    return [sys.executable, "-m", program, f"--parent={os.getpid()}"]
 
 
 async def _main(start: Start) -> None:

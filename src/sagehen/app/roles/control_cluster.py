@@ -18,7 +18,9 @@ from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import client_context, server_name
 from sagehen.base.credentials import load_token
 from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.frame.container_relay import ContainerAccess, RelayNodes
 from sagehen.frame.nodes import Resources
+from sagehen.frame.relay_connector import RelayConnector
 from sagehen.http1.pool import Tls
 from sagehen.placement.fleet import Fleet
 from sagehen.placement.node_loop import NodeLoop
@@ -30,6 +32,9 @@ from sagehen.state.database import Database
 from sagehen.state.leadership import Leadership
 
 __all__ = ["ClusterParts"]
+
+RELAY_NODES_SECONDS = 1.0
+"""between looks at which nodes answer"""
 
 
 class ClusterParts:
@@ -56,6 +61,10 @@ class ClusterParts:
             SYSTEM,
             self._addresses.control,
         )
+        self._connector = RelayConnector(self._relay_nodes)
+        self.access = ContainerAccess(self._addresses.node_id, self._connector, self._relay_nodes)
+        self.on_relay_nodes: Callable[[], None] = lambda: None
+        """called when other nodes are reached"""
         self._ray = self._make_ray(start)
         self._loop = NodeLoop(
             database,
@@ -90,7 +99,25 @@ class ClusterParts:
         self._loop.hint()
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._loop.run()]
+        return [self._loop.run(), self._follow_relay_nodes()]
+
+    def _relay_nodes(self) -> RelayNodes | None:
+        """Returns how containers of other nodes are reached; None while another control leads."""
+        epoch = self._leadership.epoch
+        if epoch is None:
+            return None
+        certificates = str(self._home.cluster)
+        return RelayNodes(epoch=epoch, addresses=self.fleet.reached, certificates=certificates)
+
+    async def _follow_relay_nodes(self) -> None:
+        known: RelayNodes | None = None
+        while True:
+            nodes = self._relay_nodes()
+            if nodes != known:
+                known = nodes
+                self._connector.cut_lost()
+                self.on_relay_nodes()
+            await SYSTEM.sleep(RELAY_NODES_SECONDS)
 
     def _connect(self, record: NodeRecord) -> NodeClient:
         return self._client(record, self._leading_epoch)
