@@ -13,7 +13,13 @@ from sagehen.base.home import Home
 __all__ = ["call_control", "call_server"]
 
 _TIMEOUT_SECONDS = 5
-_ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict}
+_ERRORS: dict[int, type[SagehenError]] = {
+    400: Invalid,
+    403: Invalid,
+    404: NotFound,
+    409: Conflict,
+    503: Unavailable,
+}
 
 
 def call_control(
