@@ -51,8 +51,8 @@ from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.hosting.demand import CallDemand
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.services.sagemaker.hosting.own_paths import start_route
+from sagehen.services.sagemaker.hosting.reconciler.calls import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.loop import EndpointLoop
 from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
 from sagehen.services.sagemaker.offline_results.own_paths import OfflineResultPaths
@@ -262,7 +262,7 @@ class _Control:
         jobs = JobPaths(Interrupts(self._database, self._agent))
         services = self.inference.routes()
         transforms = TransformPaths(self._database, SYSTEM)
-        results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints)
+        results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints, SYSTEM)
         own = (queues, jobs, transforms, results)
         routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
         routes += self._cluster.paths.routes if self._cluster is not None else []
