@@ -50,8 +50,8 @@ from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.hosting.demand import CallDemand
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.services.sagemaker.hosting.own_paths import start_route
+from sagehen.services.sagemaker.hosting.reconciler.calls import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.loop import EndpointLoop
 from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
 from sagehen.services.sagemaker.offline_results.own_paths import OfflineResultPaths
@@ -264,7 +264,7 @@ class _Control:
         jobs = JobPaths(Interrupts(self._database, self._agent))
         services = self.inference.routes()
         transforms = TransformPaths(self._database, SYSTEM)
-        results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints)
+        results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints, SYSTEM)
         of_cluster = () if self._cluster is None else (self._cluster.paths,)
         own = (queues, jobs, transforms, results, *of_cluster)
         routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
