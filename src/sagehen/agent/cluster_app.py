@@ -17,7 +17,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sagehen.agent.app import answer_error, answer_json, read_body
 from sagehen.agent.control_lease import ControlLease
 from sagehen.base.errors import Invalid, SagehenError
-from sagehen.frame.nodes import EPOCH_HEADER, LeaseRequest, NodeDescription, RunningSpecs
+from sagehen.frame.nodes import (
+    EPOCH_HEADER,
+    LeaseRequest,
+    NodeDescription,
+    NodeRequests,
+    RunningSpecs,
+)
 from sagehen.frame.routes import RouteTable
 
 __all__ = ["RouteTableFile", "create_cluster_app"]
@@ -53,12 +59,14 @@ def create_cluster_app(
     describe: Callable[[], Awaitable[NodeDescription]],
     specs: Callable[[], RunningSpecs],
     routes_file: Path,
+    count_requests: Callable[[], NodeRequests] = NodeRequests,
 ) -> ASGIApp:
     """Args:
     agent_app: answers all other paths.
+    count_requests: counts the invocations on the node's instances.
     routes_file: which the node's gateways follow.
     """
-    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file))
+    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file), count_requests)
     app = Starlette(
         routes=[
             Route("/node", routes.describe_node, methods=["GET"]),
@@ -79,11 +87,13 @@ class _Routes:
         describe: Callable[[], Awaitable[NodeDescription]],
         specs: Callable[[], RunningSpecs],
         table: RouteTableFile,
+        count_requests: Callable[[], NodeRequests],
     ) -> None:
         self._lease = lease
         self._describe = describe
         self._specs = specs
         self._table = table
+        self._count_requests = count_requests
 
     async def describe_node(self, request: Request) -> Response:
         return answer_json(await self._describe())
@@ -92,7 +102,8 @@ class _Routes:
         return answer_json(self._specs())
 
     async def renew_lease(self, request: Request) -> Response:
-        return answer_json(self._lease.renew(await read_body(request, LeaseRequest)))
+        answer = self._lease.renew(await read_body(request, LeaseRequest))
+        return answer_json(msgspec.structs.replace(answer, requests=self._count_requests()))
 
     async def put_routes(self, request: Request) -> Response:
         body = bytearray()

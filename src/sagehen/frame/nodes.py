@@ -14,6 +14,7 @@ __all__ = [
     "LeaseAnswer",
     "LeaseRequest",
     "NodeDescription",
+    "NodeRequests",
     "Resources",
     "RunningSpecs",
     "instance_resources",
@@ -74,10 +75,20 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: float | None = None
 
 
+class NodeRequests(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The invocations in flight on the instances of a node."""
+
+    called: tuple[str, ...] = ()
+    """the routed instances that have some, by id"""
+    leaving: dict[str, int] = {}
+    """the number on each instance that has left the routes, as far as this node has any"""
+
+
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     answered_at: float
     """by the agent's own clock, for the next request only"""
+    requests: NodeRequests = NodeRequests()
 
 
 class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
-from sagehen.frame.nodes import LeaseAnswer, LeaseRequest
+from sagehen.frame.nodes import LeaseAnswer, LeaseRequest, NodeRequests
 
 __all__ = ["FENCED_SECONDS", "LEASE_SECONDS", "LOST_SECONDS", "Heartbeat"]
 
@@ -46,6 +46,8 @@ class Heartbeat:
         """the last answer, or the beginning"""
         self._answered_at: float | None = None
         """by the agent's clock"""
+        self.requests = NodeRequests()
+        """in flight on the node's instances, as of the last answer"""
         self.run_id = ""
         """of the agent; empty before its first answer"""
         self.is_lost = False
@@ -91,6 +93,7 @@ class Heartbeat:
             log.info("A node answers again.", extra=self._about())
         self._heard_at = self._clock.monotonic()
         self.run_id, self._answered_at = answer.run_id, answer.answered_at
+        self.requests = answer.requests
         self.is_lost = self.is_fenced = False
         if is_new:
             self._on_change()

@@ -15,7 +15,13 @@ from sagehen.base.retry import Backoff
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
-from sagehen.frame.nodes import LeaseAnswer, LeaseRequest, NodeDescription, RunningSpecs
+from sagehen.frame.nodes import (
+    LeaseAnswer,
+    LeaseRequest,
+    NodeDescription,
+    NodeRequests,
+    RunningSpecs,
+)
 from sagehen.frame.state_watch import Versioned
 from sagehen.placement.heartbeat import Heartbeat
 from sagehen.placement.records import NodeRecord
@@ -120,6 +126,10 @@ class WatchedNode:
         """Attempts that run here as far as is known: those of a lost node may, until it is
         fenced."""
         return self._jobs or {}
+
+    @property
+    def requests(self) -> NodeRequests:
+        return self.heartbeat.requests
 
     @property
     def may_run_jobs(self) -> bool:

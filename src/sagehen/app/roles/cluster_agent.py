@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from starlette.applications import Starlette
 
@@ -15,6 +16,9 @@ from sagehen.app.roles.common import Start, serving_tls
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import server_context
 from sagehen.frame.nodes import NodeDescription
+from sagehen.frame.routes import RouteFileReader
+from sagehen.gateway.routing.inflight import InflightSums
+from sagehen.gateway.routing.node_requests import count_requests
 
 __all__ = ["make_lease", "serving_cluster"]
 
@@ -35,7 +39,10 @@ async def serving_cluster(
         gpus = agent.list_gpus()
         return await asyncio.to_thread(describe_node, node_id, lease.run_id, gpus)
 
-    cluster_app = create_cluster_app(app, lease, describe, agent.specs, start.home.routes)
+    routes = RouteFileReader(start.home.routes, SYSTEM)
+    outstanding = InflightSums(start.home.inflight_table).outstanding
+    count = partial(count_requests, routes, node_id, outstanding)
+    cluster_app = create_cluster_app(app, lease, describe, agent.specs, start.home.routes, count)
     watch = asyncio.create_task(lease.watch(agent.stop_jobs, agent.stop_instances))
     context = server_context(start.home.cluster)
     try:

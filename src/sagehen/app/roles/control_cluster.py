@@ -18,12 +18,14 @@ from sagehen.base.cluster_certificates import client_context, server_name
 from sagehen.base.credentials import load_token
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.frame.nodes import Resources
+from sagehen.frame.routes import RouteFileReader
 from sagehen.http1.pool import Tls
 from sagehen.placement.fleet import Fleet
 from sagehen.placement.node_loop import NodeLoop
 from sagehen.placement.own_paths import NodePaths
 from sagehen.placement.ray_app import RayClient
 from sagehen.placement.records import NodeRecord
+from sagehen.placement.requests_in_flight import RequestsInFlight
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes
 from sagehen.state.database import Database
 from sagehen.state.leadership import Leadership
@@ -55,6 +57,8 @@ class ClusterParts:
             SYSTEM,
             self._addresses.control,
         )
+        routes = RouteFileReader(start.home.routes, SYSTEM)
+        self.requests = RequestsInFlight(lambda: self.fleet.nodes, routes)
         self._ray = self._make_ray(start)
         self._loop = NodeLoop(
             database,
