@@ -162,6 +162,65 @@ def test_a_node_is_drained_without_loss(head, nodes, deploy, wait_until):
     wait_until(lambda: not any(instances(head).values()))
 
 
+PRINTING = """
+def model_fn(model_dir):
+    return 2.0
+
+def predict_fn(data, model):
+    print("predicts", data, flush=True)
+    return data * model
+"""
+
+
+def test_logs_of_all_nodes_are_read(head, nodes, deploy, wait_until):
+    """Their homes are elsewhere: they are asked. After its machine, a log is gone by name."""
+    assert deploy.endpoint("speaks", PRINTING, InitialInstanceCount=3)["EndpointStatus"] == (
+        "InService"
+    )
+    before = instances(head)
+    logs = head.client("logs")
+    group = "/aws/sagemaker/Endpoints/speaks"
+    invoke(head, head.url, "speaks")
+
+    def printed():
+        found = logs.filter_log_events(logGroupName=group, filterPattern="predicts")
+        return [event["logStreamName"].rpartition("/")[2] for event in found["events"]]
+
+    wait_until(lambda: len(printed()) == 30)
+    assert set(printed()) == everywhere(head)
+    streams = logs.describe_log_streams(logGroupName=group)["logStreams"]
+    assert {stream["logStreamName"] for stream in streams} == {
+        f"AllTraffic/{each}" for each in everywhere(head)
+    }
+    (there,) = before["node-2"]
+    events = logs.get_log_events(logGroupName=group, logStreamName=f"AllTraffic/{there}")["events"]
+    assert sum("predicts" in event["message"] for event in events) == printed().count(there)
+    shown = run_command("logs", "speaks", "--grep", "predicts", "--home", head.home)
+    assert (shown.status, len(shown.stdout.splitlines())) == (0, 30)
+    # All instances are measured, wherever they are.
+    metrics = head.get("/_sagehen/metrics").decode()
+    assert all(f'instance="{each}"' in metrics for each in everywhere(head))
+
+    nodes[0].kill()
+    wait_until(lambda: not cluster_status(head)["node-2"]["pids"])
+    found = logs.filter_log_events(logGroupName=group)
+    assert found["searchedLogStreams"] == [
+        {"logStreamName": "(all on the machine node-2)", "searchedCompletely": False}
+    ]
+    headers = logs.describe_log_streams(logGroupName=group)["ResponseMetadata"]["HTTPHeaders"]
+    assert headers["x-sagehen-warning"].endswith("that do not answer: node-2")
+    shown = run_command("logs", "speaks", "--home", head.home)
+    assert "Without the logs on machines that do not answer: node-2." in shown.stderr
+
+    def is_named():
+        problems = json.loads(head.get("/_sagehen/status"))["problems"]
+        return any(problem.startswith("Node node-2: It does not answer") for problem in problems)
+
+    wait_until(is_named)
+    deploy.sagemaker.delete_endpoint(EndpointName="speaks")
+    wait_until(lambda: not any(instances(head).values()))
+
+
 HELD = """
 import time
 from pathlib import Path

@@ -175,6 +175,12 @@ class NodeClient(AgentClient):
         body = msgspec.json.encode(request)
         return self._decode(await self._send("POST", "/lease", body, timeout_seconds), LeaseAnswer)
 
+    async def read_logs(self, request: bytes) -> bytes:
+        """Asks for what the node's containers have printed."""
+        answer = await self._request("POST", "/logs", request)
+        self._check(answer)
+        return answer.body
+
     async def put_routes(self, table: bytes) -> None:
         self._check(await self._request("PUT", "/routes", table))
 

@@ -4,7 +4,7 @@ It is the API of the Unix socket, and more: the node, control's lease and the ro
 request names the epoch of the control that sends it; those of earlier leaders are refused.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -60,6 +60,7 @@ def create_cluster_app(
     specs: Callable[[], RunningSpecs],
     routes_file: Path,
     count_requests: Callable[[], NodeRequests] = NodeRequests,
+    other_routes: Sequence[Route] = (),
 ) -> ASGIApp:
     """Args:
     agent_app: answers all other paths.
@@ -73,6 +74,7 @@ def create_cluster_app(
             Route("/specs", routes.list_specs, methods=["GET"]),
             Route("/lease", routes.renew_lease, methods=["POST"]),
             Route("/routes", routes.put_routes, methods=["PUT"]),
+            *other_routes,
             Mount("/", app=agent_app),
         ],
         exception_handlers={SagehenError: answer_error},

@@ -17,7 +17,11 @@ _ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 403: Invalid, 404: NotFo
 
 
 def call_control(
-    home: Home, path: str, method: str = "GET", body: dict[str, Any] | None = None
+    home: Home,
+    path: str,
+    method: str = "GET",
+    body: dict[str, Any] | None = None,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> dict[str, Any]:
     """Returns the JSON answer, with the server's address as `url`; `path` is percent-encoded.
 
@@ -38,7 +42,7 @@ def call_control(
     # A proxy would try its own 127.0.0.1.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+        with opener.open(request, timeout=timeout_seconds) as response:
             return {"url": url, **json.load(response)}
     except urllib.error.HTTPError as error:
         with error:

@@ -247,7 +247,7 @@ class _Control:
         account_id = self._settings.account_id
         intake = AsyncIntake(self._writes, account_id, self._hint_dispatcher)
         return Application(
-            OPERATIONS,
+            self._cluster.operations if self._cluster else OPERATIONS,
             self._verifier,
             self._make_call,
             self._own_paths(),

@@ -1,13 +1,14 @@
 """Assembles control's parts for several machines."""
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import psutil
 
 from sagehen.agent.client import AgentClient, NodeClient
+from sagehen.app.api.application import OPERATIONS
 from sagehen.app.cluster import read_addresses
 from sagehen.app.control_relay import serving_control_door
 from sagehen.app.leader_relay import LeaderRelay
@@ -17,15 +18,18 @@ from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import client_context, server_name
 from sagehen.base.credentials import load_token
 from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.frame.nodes import Resources
 from sagehen.frame.routes import RouteFileReader
 from sagehen.http1.pool import Tls
 from sagehen.placement.fleet import Fleet
+from sagehen.placement.log_nodes import ClusterLogs
 from sagehen.placement.node_loop import NodeLoop
 from sagehen.placement.own_paths import NodePaths
 from sagehen.placement.ray_app import RayClient
 from sagehen.placement.records import NodeRecord
 from sagehen.placement.requests_in_flight import RequestsInFlight
+from sagehen.services.monitoring.logs.cluster import cluster_operations
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes
 from sagehen.state.database import Database
 from sagehen.state.leadership import Leadership
@@ -75,6 +79,16 @@ class ClusterParts:
         self.paths = NodePaths(
             database, self.fleet, lambda record, epoch: self._client(record, lambda: epoch)
         )
+        self.logs = ClusterLogs(
+            database,
+            lambda: self.fleet.nodes,
+            lambda record, epoch: self._client(record, lambda: epoch),
+        )
+        self.paths.routes += self.logs.routes
+
+    @property
+    def operations(self) -> Mapping[str, Mapping[str, Operation | AsyncOperation]]:
+        return {**OPERATIONS, "logs": dict(cluster_operations(self.logs))}
 
     def _make_ray(self, start: Start) -> RaySource | None:
         if start.settings.cluster == "state":
