@@ -5,6 +5,8 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.routing import Route
@@ -20,12 +22,27 @@ from sagehen.agent.neighbours.nodes import KnownNodes, NodeCalls
 from sagehen.agent.neighbours.routes import holders_route, neighbour_routes
 from sagehen.agent.node_description import describe_node
 from sagehen.app.roles.common import Start, serving_tls
-from sagehen.base.clock import SYSTEM
+from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.cluster_certificates import client_context, server_context
+from sagehen.base.settings import Settings
 from sagehen.frame import container_relay
+from sagehen.frame.arns import ArnMaker
 from sagehen.frame.nodes import NodeDescription
+from sagehen.frame.routes import RouteFileReader
+from sagehen.gateway.routing.inflight import InflightSums
+from sagehen.gateway.routing.node_requests import count_requests
+from sagehen.services.monitoring.logs.node_requests import log_route
 
 __all__ = ["ClusterMember"]
+
+
+@dataclass(frozen=True)
+class _Logs:
+    """The context of requests for logs."""
+
+    settings: Settings
+    clock: Clock
+    arns: ArnMaker
 
 
 class ClusterMember:
@@ -33,6 +50,7 @@ class ClusterMember:
 
     def __init__(self, start: Start) -> None:
         self._home = start.home
+        self._logs = _Logs(start.settings, SYSTEM, ArnMaker.of(start.settings))
         self._listener = start.sockets[0]
         self._node_id = start.home.node_id.read_text().strip()
         cut_off = start.settings.cluster_cut_off_seconds
@@ -61,6 +79,8 @@ class ClusterMember:
             gpus = agent.list_gpus()
             return await asyncio.to_thread(describe_node, self._node_id, self.lease.run_id, gpus)
 
+        routes = RouteFileReader(self._home.routes, SYSTEM)
+        outstanding = InflightSums(self._home.inflight_table).outstanding
         cluster_app = create_cluster_app(
             app,
             self.lease,
@@ -68,6 +88,8 @@ class ClusterMember:
             agent.specs,
             self._home.routes,
             self._models,
+            partial(count_requests, routes, self._node_id, outstanding),
+            [log_route(self._logs)],
             neighbour_routes(agent.artifacts, self._directory, self.fetcher.waits_for),
         )
         announcer = Announcer(agent.artifacts, self._nodes, self._calls, self._directory, SYSTEM)

@@ -107,9 +107,13 @@ class _Control:
         self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
         self._demand = CallDemand(SYSTEM, settings.serverless_idle_seconds)
         in_flight = InflightSums(start.home.inflight_table)
-        self._draining = Draining(settings.drain_seconds, in_flight.outstanding)
+        on_nodes = self._cluster.requests.called if self._cluster else None
+        self._draining = Draining(settings.drain_seconds, in_flight.outstanding, on_nodes)
         self._loop = self._make_loop(start, recorder)
+        self._observations = Observations(SYSTEM)
+        self._sampler = self._make_sampler(recorder)
         if self._cluster is not None:
+            leadership.on_change(self._sampler.change_leader)
             self._cluster.fleet.on_nodes = self._loop.hint
             self._cluster.on_relay_nodes = lambda: self._transforms.hint()
             leadership.on_change(self._cluster.hint)
@@ -136,10 +140,6 @@ class _Control:
             leadership,
             self._hint_endpoints,
         )
-        self._observations = Observations(SYSTEM)
-        self._sampler = self._make_sampler(recorder)
-        if self._cluster is not None:
-            leadership.on_change(self._sampler.change_leader)
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
         self.inference = Inference(settings, *store, self._site, self._bodies)
@@ -248,7 +248,7 @@ class _Control:
         account_id = self._settings.account_id
         intake = AsyncIntake(self._writes, account_id, self._hint_dispatcher)
         return Application(
-            OPERATIONS,
+            self._cluster.operations if self._cluster else OPERATIONS,
             self._verifier,
             self._make_call,
             self._own_paths(),

@@ -1,7 +1,7 @@
 """Assembles control's parts for several machines."""
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -9,6 +9,7 @@ import psutil
 
 from sagehen import __version__
 from sagehen.agent.client import AgentClient, NodeClient
+from sagehen.app.api.application import OPERATIONS
 from sagehen.app.cluster import read_addresses
 from sagehen.app.control_relay import serving_control_door
 from sagehen.app.leader_relay import LeaderRelay
@@ -19,14 +20,19 @@ from sagehen.base.cluster_certificates import client_context, server_name
 from sagehen.base.credentials import load_token
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.frame.container_relay import ContainerAccess, RelayNodes
+from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.frame.nodes import Resources
 from sagehen.frame.relay_connector import RelayConnector
+from sagehen.frame.routes import RouteFileReader
 from sagehen.http1.pool import Tls
 from sagehen.placement.fleet import Fleet
+from sagehen.placement.log_nodes import ClusterLogs
 from sagehen.placement.node_loop import NodeLoop
 from sagehen.placement.own_paths import NodePaths
 from sagehen.placement.ray_app import RayClient
 from sagehen.placement.records import NodeRecord
+from sagehen.placement.requests_in_flight import RequestsInFlight
+from sagehen.services.monitoring.logs.cluster import cluster_operations
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes
 from sagehen.state.database import Database
 from sagehen.state.leadership import Leadership
@@ -65,6 +71,8 @@ class ClusterParts:
         self.access = ContainerAccess(self._addresses.node_id, self._connector, self._relay_nodes)
         self.on_relay_nodes: Callable[[], None] = lambda: None
         """called when other nodes are reached"""
+        routes = RouteFileReader(start.home.routes, SYSTEM)
+        self.requests = RequestsInFlight(lambda: self.fleet.nodes, routes)
         self._ray = self._make_ray(start)
         self._loop = NodeLoop(
             database,
@@ -84,6 +92,16 @@ class ClusterParts:
             lambda record, epoch: self._client(record, lambda: epoch),
             self._addresses.node_id,
         )
+        self.logs = ClusterLogs(
+            database,
+            lambda: self.fleet.nodes,
+            lambda record, epoch: self._client(record, lambda: epoch),
+        )
+        self.paths.routes += self.logs.routes
+
+    @property
+    def operations(self) -> Mapping[str, Mapping[str, Operation | AsyncOperation]]:
+        return {**OPERATIONS, "logs": dict(cluster_operations(self.logs))}
 
     def _make_ray(self, start: Start) -> RaySource | None:
         if start.settings.cluster == "state":
