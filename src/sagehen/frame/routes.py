@@ -140,6 +140,9 @@ class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     multi_model: bool = False
     """one of its containers holds many models"""
+    models_url: str = ""
+    """below which its models are, with the last `/`; empty where there is not just one such
+    place"""
     containers: tuple[ContainerRoute, ...] = ()
     mode: ExecutionMode = ExecutionMode.SERIAL
     offline_results: OfflineRoute | None = None

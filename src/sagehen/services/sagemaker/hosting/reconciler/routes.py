@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from sagehen.base.errors import Invalid
 from sagehen.frame.container_specs import InstanceReport, InstanceState
 from sagehen.frame.routes import (
     DEFAULT_SLOTS,
@@ -20,6 +21,7 @@ from sagehen.frame.routes import (
     RouteTable,
     VariantRoute,
 )
+from sagehen.frame.s3_locations import parse_location
 from sagehen.services.sagemaker.hosting.reconciler.columns import routed_instances, with_columns
 from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_DRAIN_SECONDS, Reports
 from sagehen.services.sagemaker.hosting.reconciler.rows import EndpointRows
@@ -159,6 +161,7 @@ def _route(
             instances=tuple(instance for instance in routed_instances if instance is not None),
             strategy=variant.strategy,
             multi_model=variant.multi_model,
+            models_url=_models_url(variant),
             containers=_containers(variant),
             mode=variant.mode,
             offline_results=offline_route(deployment.deployment_id, variant, stores),
@@ -184,6 +187,15 @@ def _on_demand(variant: VariantPlan, instances: Iterable[InstanceRecord]) -> OnD
         max_concurrency=variant.serverless.max_concurrency,
         provisioned_concurrency=variant.serverless.provisioned_concurrency or 0,
     )
+
+
+def _models_url(variant: VariantPlan) -> str:
+    urls = {each.model_data_url for each in variant.containers if each.multi_model}
+    url = urls.pop() if len(urls) == 1 else None
+    try:
+        return parse_location(url).below("").url if url else ""
+    except Invalid:
+        return ""  # the agent refuses the instance, with the reason
 
 
 def _containers(variant: VariantPlan) -> tuple[ContainerRoute, ...]:
