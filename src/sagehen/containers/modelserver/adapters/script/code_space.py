@@ -49,7 +49,7 @@ class CodeSpace:
         with _importing:
             hidden = self._remove_own()
             sys.modules.update(self._modules)
-            # New lists: other threads import meanwhile, and would skip a finder of one that shrinks.
+            # New lists: threads that import now would skip a finder of a list that shrinks.
             sys.meta_path = [self._finder, *sys.meta_path]
             try:
                 yield
