@@ -74,11 +74,11 @@ class SamplingWorld:
     def turn(self, sampler=None):
         asyncio.run((sampler or self.sampler).turn())
 
-    def report(self, gateway="1", began_at=None, **counts):
-        """A gateway's, which began with us unless said otherwise."""
+    def report(self, gateway="1", was_reported=False, **counts):
+        """`was_reported`: to another control."""
         body = {
             "gateway": gateway,
-            "began_at": self.clock.now() if began_at is None else began_at,
+            "was_reported": was_reported,
             "variants": [{"endpoint": "e", "variant": "v", **counts}],
         }
         told = msgspec.json.decode(msgspec.json.encode(body), type=GatewayReport)

@@ -49,7 +49,7 @@ class CodeSpace:
         with _importing:
             hidden = self._remove_own()
             sys.modules.update(self._modules)
-            # New lists: threads that import now would skip a finder of a list that shrinks.
+            # New lists: in one that shrinks, threads that import meanwhile would skip a finder.
             sys.meta_path = [self._finder, *sys.meta_path]
             try:
                 yield
