@@ -208,7 +208,7 @@ _gates: list[Path] = []
 def run_to_its_end(command: list[str], environment: dict[str, str]) -> str:
     """What a command prints; the test fails unless it ends well."""
     finished = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=250, check=False
+        command, env=environment, capture_output=True, text=True, timeout=400, check=False
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return finished.stdout

@@ -245,7 +245,7 @@ class TransformRun:
     async def run(self, spec: RunnerSpec, *containers: Container) -> RunnerEnded:
         """Whatever becomes of the job, nothing is left over."""
         runner = self.start(spec, *containers)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             ended = await runner.run()
         assert runner._window.used == 0
         assert not runner.outputs._open

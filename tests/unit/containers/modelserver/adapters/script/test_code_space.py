@@ -31,7 +31,7 @@ def test_a_call_imports_what_is_loaded_though_another_model_is_being_loaded(tmp_
     module = CodeSpace(folder).load("pkg.sub")
     other = CodeSpace(write(tmp_path / "b", inference=""))
     with ThreadPoolExecutor(1) as pool, other.active():
-        assert pool.submit(module.late).result(20) == ("said",) * 3
+        assert pool.submit(module.late).result(120) == ("said",) * 3
 
 
 def test_modules_of_a_package_that_are_imported_late_are_the_models_own(tmp_path):
