@@ -147,6 +147,12 @@ def test_calls_at_a_standby_start_instances_and_keep_them(pair, module_gates):
         metrics = server.get("/_sagehen/metrics").decode()
         assert 'sagehen_invocations_total{endpoint="asleep",variant="AllTraffic"} 1.0' in metrics
     eventually(lambda: not variant_of(leader, "asleep")["instances"])
+    # So are their logs.
+    logs = [run_command("logs", "asleep", "--home", server.home).stdout for server in pair]
+    assert logs[0] == logs[1] != ""
+    group = {"logGroupName": "/aws/sagemaker/Endpoints/asleep"}
+    events = [server.client("logs").filter_log_events(**group)["events"] for server in pair]
+    assert events[0] == events[1] != []
 
     # kill -9 of the leader's machine while a call waits at the other one.
     gate.unlink()

@@ -50,7 +50,7 @@ set -e
 hostname "$2"
 mount --bind "$1" /mnt
 for folder in /tmp /dev/shm /run /var/tmp; do mount -t tmpfs machine "$folder"; done
-if [ -d /sys/fs/cgroup ]; then mount -t tmpfs machine /sys/fs/cgroup; fi
+if mountpoint -q /sys/fs/cgroup; then umount -R /sys/fs/cgroup; fi
 printf '127.0.0.1 localhost\\n127.0.1.1 %s\\n' "$2" > /mnt/hosts
 mount --bind /mnt/hosts /etc/hosts
 ip link set lo up
@@ -249,7 +249,8 @@ class MachinesNetwork:
     def __init__(self, disks: Path) -> None:
         self._disks = disks
         self._made: dict[int, Machine] = {}
-        _ip("link", "add", BRIDGE, "type", "bridge")
+        # Else it would be that of a machine, which would go with it, while others remember it.
+        _ip("link", "add", BRIDGE, "address", "02:00:00:00:00:fe", "type", "bridge")
         _ip("addr", "add", f"{OUTSIDE}/24", "dev", BRIDGE)
         _ip("link", "set", BRIDGE, "up")
 

@@ -36,6 +36,7 @@ class FakeNode:
         self.refuses: str | None = None
         """Why puts are refused."""
         self.held_models: list[str] = []
+        self.answer_logs = lambda request: {}
         self.closed = False
         self._version = next(VERSIONS)
         self._changed = asyncio.Event()
@@ -133,6 +134,10 @@ class FakeNode:
     async def put_routes(self, table) -> None:
         await self._call("routes")
         self.tables.append(table)
+
+    async def read_logs(self, request) -> bytes:
+        await self._call("logs")
+        return msgspec.json.encode(self.answer_logs(msgspec.json.decode(request)))
 
     async def instances(self, since=None, wait_seconds=0) -> InstanceList:
         await self._changes(since, wait_seconds)

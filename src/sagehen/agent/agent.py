@@ -265,6 +265,16 @@ class Agent:
         instances = tuple(instance.spec for instance in self._instances.values())
         return RunningSpecs(instances=instances, jobs=self.jobs.specs())
 
+    def container_address(self, instance_id: str, number: int) -> str:
+        """Returns where a container is reached that runs now. Raises NotFound."""
+        report = self._find(instance_id).report
+        several = tuple(each.address for each in report.containers)
+        addresses = several or (report.address,)
+        address = addresses[number] if 0 <= number < len(addresses) else None
+        if address is None or report.state not in _HAS_CONTAINERS:
+            raise NotFound(f"The instance {instance_id} has no container {number} now.")
+        return address
+
     async def load_model(
         self,
         instance_id: str,
@@ -336,6 +346,7 @@ class Agent:
 
 
 _RUNS = (InstanceState.STARTING, InstanceState.IN_SERVICE)
+_HAS_CONTAINERS = (InstanceState.IN_SERVICE, InstanceState.STOPPING)
 
 
 def _check(spec: InstanceSpec, home: Home) -> None:

@@ -180,6 +180,12 @@ class NodeClient(AgentClient):
         """Returns the model data that the node has on disk."""
         return self._decode(await self._request("GET", "/models"), ModelList)
 
+    async def read_logs(self, request: bytes) -> bytes:
+        """Asks for what the node's containers have printed."""
+        answer = await self._request("POST", "/logs", request)
+        self._check(answer)
+        return answer.body
+
     async def put_routes(self, table: bytes) -> None:
         self._check(await self._request("PUT", "/routes", table))
 

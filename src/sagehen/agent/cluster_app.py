@@ -23,6 +23,7 @@ from sagehen.frame.nodes import (
     EPOCH_HEADER,
     LeaseRequest,
     NodeDescription,
+    NodeRequests,
     RunningSpecs,
 )
 from sagehen.frame.routes import RouteTable
@@ -61,15 +62,18 @@ def create_cluster_app(
     specs: Callable[[], RunningSpecs],
     routes_file: Path,
     models: HeldModels,
+    count_requests: Callable[[], NodeRequests] = NodeRequests,
+    of_control: Sequence[Route] = (),
     for_nodes: Sequence[Route] = (),
 ) -> ASGIApp:
     """Args:
     agent_app: answers all other paths.
+    count_requests: counts the invocations on the node's instances.
     routes_file: which the node's gateways follow.
     models: what placement prefers this node for.
     for_nodes: what other nodes ask, who have no epoch.
     """
-    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file), models)
+    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file), models, count_requests)
     app = Starlette(
         routes=[
             Route("/node", routes.describe_node, methods=["GET"]),
@@ -77,6 +81,7 @@ def create_cluster_app(
             Route("/lease", routes.renew_lease, methods=["POST"]),
             Route("/routes", routes.put_routes, methods=["PUT"]),
             Route("/models", routes.list_models, methods=["GET"]),
+            *of_control,
             Mount("/", app=agent_app),
         ],
         exception_handlers={SagehenError: answer_error},
@@ -95,12 +100,14 @@ class _Routes:
         specs: Callable[[], RunningSpecs],
         table: RouteTableFile,
         models: HeldModels,
+        count_requests: Callable[[], NodeRequests],
     ) -> None:
         self._lease = lease
         self._describe = describe
         self._specs = specs
         self._table = table
         self._models = models
+        self._count_requests = count_requests
 
     async def describe_node(self, request: Request) -> Response:
         return answer_json(await self._describe())
@@ -110,7 +117,8 @@ class _Routes:
 
     async def renew_lease(self, request: Request) -> Response:
         answer = self._lease.renew(await read_body(request, LeaseRequest))
-        return answer_json(replace(answer, models_version=self._models.version))
+        known, requests = self._models.version, self._count_requests()
+        return answer_json(replace(answer, models_version=known, requests=requests))
 
     async def list_models(self, request: Request) -> Response:
         return answer_json(self._models.list())

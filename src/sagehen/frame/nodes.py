@@ -18,6 +18,7 @@ __all__ = [
     "LeaseRequest",
     "ModelList",
     "NodeDescription",
+    "NodeRequests",
     "Resources",
     "RunningSpecs",
     "check_versions",
@@ -95,6 +96,15 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """control's version"""
 
 
+class NodeRequests(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The invocations in flight on the instances of a node."""
+
+    called: tuple[str, ...] = ()
+    """the routed instances that have some, by id"""
+    leaving: dict[str, int] = {}
+    """the number on each instance that has left the routes, as far as this node has any"""
+
+
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     answered_at: float
@@ -105,6 +115,7 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """of its API, that the agent speaks"""
     sagehen: str = ""
     """the agent's version"""
+    requests: NodeRequests = NodeRequests()
 
 
 class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from sagehen.frame.nodes import (
     LeaseRequest,
     ModelList,
     NodeDescription,
+    NodeRequests,
     RunningSpecs,
 )
 from sagehen.frame.state_watch import Versioned
@@ -48,6 +49,7 @@ class NodeAgent(Protocol):
     async def renew_lease(self, request: LeaseRequest, timeout_seconds: float) -> LeaseAnswer: ...
     async def models(self) -> ModelList: ...
     async def put_routes(self, table: bytes) -> None: ...
+    async def read_logs(self, request: bytes) -> bytes: ...
     async def instances(
         self, since: int | None = None, wait_seconds: float = 0
     ) -> InstanceList: ...
@@ -135,6 +137,10 @@ class WatchedNode:
         """Attempts that run here as far as is known: those of a lost node may, until it is
         fenced."""
         return self._jobs or {}
+
+    @property
+    def requests(self) -> NodeRequests:
+        return self.heartbeat.requests
 
     @property
     def may_run_jobs(self) -> bool:

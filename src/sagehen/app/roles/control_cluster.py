@@ -1,7 +1,7 @@
 """Assembles control's parts for several machines."""
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -9,6 +9,7 @@ import psutil
 
 from sagehen import __version__
 from sagehen.agent.client import AgentClient, NodeClient
+from sagehen.app.api.application import OPERATIONS
 from sagehen.app.cluster import read_addresses
 from sagehen.app.control_relay import serving_control_door
 from sagehen.app.leader_relay import LeaderRelay
@@ -18,18 +19,28 @@ from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import client_context, server_name
 from sagehen.base.credentials import load_token
 from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.frame.container_relay import ContainerAccess, RelayNodes
+from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.frame.nodes import Resources
+from sagehen.frame.relay_connector import RelayConnector
+from sagehen.frame.routes import RouteFileReader
 from sagehen.http1.pool import Tls
 from sagehen.placement.fleet import Fleet
+from sagehen.placement.log_nodes import ClusterLogs
 from sagehen.placement.node_loop import NodeLoop
 from sagehen.placement.own_paths import NodePaths
 from sagehen.placement.ray_app import RayClient
 from sagehen.placement.records import NodeRecord
+from sagehen.placement.requests_in_flight import RequestsInFlight
+from sagehen.services.monitoring.logs.cluster import cluster_operations
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes
 from sagehen.state.database import Database
 from sagehen.state.leadership import Leadership
 
 __all__ = ["ClusterParts"]
+
+RELAY_NODES_SECONDS = 1.0
+"""between looks at which nodes answer"""
 
 
 class ClusterParts:
@@ -56,6 +67,12 @@ class ClusterParts:
             SYSTEM,
             self._addresses.control,
         )
+        self._connector = RelayConnector(self._relay_nodes)
+        self.access = ContainerAccess(self._addresses.node_id, self._connector, self._relay_nodes)
+        self.on_relay_nodes: Callable[[], None] = lambda: None
+        """called when other nodes are reached"""
+        routes = RouteFileReader(start.home.routes, SYSTEM)
+        self.requests = RequestsInFlight(lambda: self.fleet.nodes, routes)
         self._ray = self._make_ray(start)
         self._loop = NodeLoop(
             database,
@@ -75,6 +92,16 @@ class ClusterParts:
             lambda record, epoch: self._client(record, lambda: epoch),
             self._addresses.node_id,
         )
+        self.logs = ClusterLogs(
+            database,
+            lambda: self.fleet.nodes,
+            lambda record, epoch: self._client(record, lambda: epoch),
+        )
+        self.paths.routes += self.logs.routes
+
+    @property
+    def operations(self) -> Mapping[str, Mapping[str, Operation | AsyncOperation]]:
+        return {**OPERATIONS, "logs": dict(cluster_operations(self.logs))}
 
     def _make_ray(self, start: Start) -> RaySource | None:
         if start.settings.cluster == "state":
@@ -90,7 +117,25 @@ class ClusterParts:
         self._loop.hint()
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._loop.run()]
+        return [self._loop.run(), self._follow_relay_nodes()]
+
+    def _relay_nodes(self) -> RelayNodes | None:
+        """Returns how containers of other nodes are reached; None while another control leads."""
+        epoch = self._leadership.epoch
+        if epoch is None:
+            return None
+        certificates = str(self._home.cluster)
+        return RelayNodes(epoch=epoch, addresses=self.fleet.reached, certificates=certificates)
+
+    async def _follow_relay_nodes(self) -> None:
+        known: RelayNodes | None = None
+        while True:
+            nodes = self._relay_nodes()
+            if nodes != known:
+                known = nodes
+                self._connector.cut_lost()
+                self.on_relay_nodes()
+            await SYSTEM.sleep(RELAY_NODES_SECONDS)
 
     def _connect(self, record: NodeRecord) -> NodeClient:
         return self._client(record, self._leading_epoch)

@@ -12,7 +12,9 @@ from support.clock import HandClock
 
 @pytest.fixture
 def container() -> RoutedContainer:
-    container = RoutedContainer(InstanceRoute(instance_id="i-1", address="unix:/x"), "End")
+    container = RoutedContainer(
+        InstanceRoute(instance_id="i-1", address="unix:/x"), "unix:/x", "End"
+    )
     container.variant_name = "v"
     return container
 
