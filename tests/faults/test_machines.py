@@ -43,4 +43,5 @@ def test_an_endpoint_has_an_instance_on_each_and_is_served_by_each(trio, wait_un
     assert set(spread) == {each.name for each in trio}
     for each in trio:
         there = Deployer(each)
+        wait_until(lambda there=there: there.answers("houses", "[2.0, 4.0]"))
         assert {there.invoke("houses") for _ in range(6)} == {"[2.0, 4.0]"}

@@ -12,7 +12,8 @@ from sagehen.base.home import Home
 
 __all__ = ["call_control", "call_server"]
 
-_TIMEOUT_SECONDS = 5
+_TIMEOUT_SECONDS = 15
+"""more than a server takes whose agent hangs, on a busy machine"""
 _ERRORS: dict[int, type[SagehenError]] = {
     400: Invalid,
     403: Invalid,
