@@ -24,7 +24,9 @@ from sagehen.base.telemetry import configure_logging
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["Start", "run", "serve_on", "serving_tls", "start_role"]
+__all__ = ["Start", "end_after_error", "run", "serve_on", "serving_tls", "start_role"]
+
+log = logging.getLogger(__name__)
 
 GRACEFUL_SHUTDOWN_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
@@ -74,6 +76,14 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     # Python's own teardown is slow.
     logging.shutdown()
     os._exit(0)
+
+
+def end_after_error(task: asyncio.Task[None]) -> None:
+    """A task's callback: ends this process as SIGTERM does, if the task has failed. The supervisor
+    starts the process again."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("This process ends: %s", error, extra={"action": "end"})
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 async def serve_on(path: Path, app: Any) -> None:

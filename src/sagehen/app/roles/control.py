@@ -18,7 +18,7 @@ from sagehen.agent.client import AgentClient
 from sagehen.app.api.application import OPERATIONS, Application
 from sagehen.app.api.own_paths import OwnPaths
 from sagehen.app.offline_results import StoreBuilder
-from sagehen.app.roles.common import Start, run, serve_on, start_role
+from sagehen.app.roles.common import Start, end_after_error, run, serve_on, start_role
 from sagehen.app.roles.control_scaling import Scaling
 from sagehen.app.roles.control_services import AlarmParts, Inference, Notices
 from sagehen.base.clock import SYSTEM
@@ -60,7 +60,7 @@ from sagehen.services.sagemaker.training.own_paths import JobPaths
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
-from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.data_log import JobDataLog
 from sagehen.services.sagemaker.transform.own_paths import TransformPaths
 from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
 from sagehen.services.sagemaker.transform.runner_messages import S3Access
@@ -77,10 +77,9 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 SWEEP_FILES_SECONDS = 3600.0
+# Channels of notifications
 ENDPOINTS_CHANGED = "endpoints"
-"""notification channel"""
 REQUESTS_QUEUED = "async-requests"
-"""notification channel"""
 FIRST_LOOK_SECONDS = 5.0
 """the longest wait at start for the first look at the endpoints"""
 
@@ -138,10 +137,11 @@ class _Control:
         )
         self._observations = Observations(SYSTEM)
         self._sampler = self._make_sampler(recorder)
+        if self._cluster is not None:
+            leadership.on_change(self._sampler.change_leader)
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
-        bounds = (self._site, self._bodies)
-        self.inference = Inference(settings, *store, *bounds)
+        self.inference = Inference(settings, *store, self._site, self._bodies)
         self._jobs = self._make_job_loop()
         keys = load_credentials(start.home.credentials)
         self._transforms = self._make_transform_loop(start, keys)
@@ -156,7 +156,7 @@ class _Control:
         # Not imported on a machine of its own.
         from sagehen.app.roles.control_cluster import ClusterParts
 
-        return ClusterParts(start, self._database, lambda: self._leadership.epoch)
+        return ClusterParts(start, self._database, self._leadership)
 
     def _on_routes(self) -> None:
         self._dispatcher.hint()
@@ -220,7 +220,7 @@ class _Control:
             ArnMaker.of(settings),
             settings,
             objects=self.objects,
-            data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
+            data_log=JobDataLog(start.home, settings.container_log_bytes, SYSTEM),
             runner_command=_runner_command,
             s3=S3Access(
                 address=f"unix:{start.home.control_socket}",
@@ -258,20 +258,19 @@ class _Control:
 
     def _own_paths(self) -> Guard:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        stacks = stack_routes(self._database, SYSTEM)
         jobs = JobPaths(Interrupts(self._database, self._agent))
-        services = self.inference.routes()
         transforms = TransformPaths(self._database, SYSTEM)
         results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints, SYSTEM)
-        own = (queues, jobs, transforms, results)
-        routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
-        routes += self._cluster.paths.routes if self._cluster is not None else []
-        internal = start_route(self._demand)
-        other_routes = [*routes, internal, certificate_route(self.notices.signer)]
+        of_cluster = () if self._cluster is None else (self._cluster.paths,)
+        own = (queues, jobs, transforms, results, *of_cluster)
+        internal = (start_route(self._demand), certificate_route(self.notices.signer))
+        of_parts = (route for paths in own for route in paths.routes)
+        stacks = stack_routes(self._database, SYSTEM)
+        other_routes = [*of_parts, *stacks, *self.inference.routes(), *internal]
 
         def measured(endpoints: Container[str]) -> Measured:
-            combined = merged(self.inference.measured(), self._jobs.measured())
-            combined = merged(combined, self._transforms.measured())
+            of_jobs = merged(self._jobs.measured(), self._transforms.measured())
+            combined = merged(self.inference.measured(), of_jobs)
             for limit, counter in (("control_bodies", self._bodies), ("drain", self._draining)):
                 combined = merged(combined, {"LimitHits": {(limit,): counter.hits}})
             combined = merged(combined, self.objects.measured())
@@ -287,10 +286,11 @@ class _Control:
             self._settings.inference_service,
             self._describe_image,
             lambda report: self._demand.note_report(str(report.gateway), report.variants),
+            lambda: self._cluster is not None and self._cluster.paths.is_leaving,
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         guards = (self._verifier, self._token, self._site, metrics, self._bodies)
-        return Guard(paths.app, *guards)
+        return Guard(self._cluster.relay.wrap(paths.app) if self._cluster else paths.app, *guards)
 
     def _describe_image(self, image: str) -> str | None:
         settings = self._settings
@@ -378,6 +378,7 @@ async def _main(start: Start) -> None:
     await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     leading = asyncio.create_task(control.lead())
+    leading.add_done_callback(end_after_error)
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:
         # A server that reports ready should know its endpoints.

@@ -7,13 +7,16 @@ from typing import Any
 
 import psutil
 
+from sagehen import __version__
 from sagehen.agent.client import AgentClient, NodeClient
 from sagehen.app.cluster import read_addresses
 from sagehen.app.control_relay import serving_control_door
+from sagehen.app.leader_relay import LeaderRelay
 from sagehen.app.roles.common import Start
 from sagehen.app.roles.control_ray import RaySource
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import client_context, server_name
+from sagehen.base.credentials import load_token
 from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.frame.nodes import Resources
 from sagehen.http1.pool import Tls
@@ -24,23 +27,27 @@ from sagehen.placement.ray_app import RayClient
 from sagehen.placement.records import NodeRecord
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 __all__ = ["ClusterParts"]
 
 
 class ClusterParts:
-    """The fleet, in place of this machine's agent. Must be created in control's event loop.
+    """The fleet, in place of this machine's agent. Must be created in control's event loop."""
 
-    Args:
-        epoch: returns this control's epoch; None while another leads.
-    """
-
-    def __init__(self, start: Start, database: Database, epoch: Callable[[], int | None]) -> None:
+    def __init__(self, start: Start, database: Database, leadership: Leadership) -> None:
         self._settings, self._home = start.settings, start.home
         self._listener = start.sockets[0]
         self._addresses = read_addresses(start.home)
         self._context = client_context(start.home.cluster)
-        self._epoch = epoch
+        self._leadership = leadership
+        self.relay = LeaderRelay(
+            start.home,
+            self._addresses.node_id,
+            lambda: leadership.is_leader,
+            load_token(start.home.token),
+            SYSTEM,
+        )
         self.fleet = Fleet(
             self._connect,
             self._addresses.node_id,
@@ -53,7 +60,7 @@ class ClusterParts:
         self._loop = NodeLoop(
             database,
             self.fleet,
-            epoch,
+            lambda: leadership.epoch,
             self._describe_own,
             start.settings.cluster_cut_off_seconds,
             SYSTEM,
@@ -63,7 +70,10 @@ class ClusterParts:
             routes=lambda: self.fleet.node_routes, leaving=lambda: self.fleet.leaving
         )
         self.paths = NodePaths(
-            database, self.fleet, lambda record, epoch: self._client(record, lambda: epoch)
+            database,
+            self.fleet,
+            lambda record, epoch: self._client(record, lambda: epoch),
+            self._addresses.node_id,
         )
 
     def _make_ray(self, start: Start) -> RaySource | None:
@@ -90,7 +100,7 @@ class ClusterParts:
         return NodeClient(record.agent_address, tls, epoch, SYSTEM)
 
     def _leading_epoch(self) -> int:
-        epoch = self._epoch()
+        epoch = self._leadership.epoch
         if epoch is None:
             raise Unavailable("Another control leads.")
         return epoch
@@ -108,6 +118,7 @@ class ClusterParts:
             resources=of_ray.resources if of_ray else await self._own_resources(),
             has_control=True,
             ray_id=of_ray.ray_id if of_ray else "",
+            version=__version__,
         )
 
     async def _own_resources(self) -> Resources:

@@ -15,7 +15,7 @@ from sagehen.services.sagemaker.async_inference.dispatch.attempt import RequestA
 from sagehen.services.sagemaker.async_inference.dispatch.claims import LeasedRequest
 from sagehen.services.sagemaker.async_inference.dispatch.completion import Endings
 from sagehen.services.sagemaker.async_inference.dispatch.containers import Containers
-from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
+from sagehen.services.sagemaker.async_inference.dispatch.data_log import RequestDataLog
 from sagehen.services.sagemaker.async_inference.dispatch.dispatcher import AsyncDispatcher
 from sagehen.services.sagemaker.async_inference.dispatch.inputs import Inputs
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
@@ -69,7 +69,7 @@ def make_dispatcher(
             endings=Endings(writes, objects, in_database, record, settings.region, clock),
             threads=threads,
             retry=retry,
-            data_log=DataLog(home.logs / "endpoints", settings.container_log_bytes, clock),
+            data_log=RequestDataLog(home.logs / "endpoints", settings.container_log_bytes, clock),
             clock=clock,
             max_redeliveries=settings.max_async_redeliveries,
             leads=lambda: leadership.is_leader,

@@ -20,7 +20,7 @@ from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
 from sagehen.services.sagemaker.transform import store as transform_jobs
-from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.data_log import JobDataLog
 from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.services.sagemaker.transform.metrics import measure_jobs
 from sagehen.services.sagemaker.transform.reconciler.jobs import JobRequests, TransformPass
@@ -59,7 +59,7 @@ class TransformLoop(LeasedLoop):
         settings: Settings,
         *,
         objects: ObjectStore,
-        data_log: DataLog,
+        data_log: JobDataLog,
         runner_command: RunnerCommand,
         s3: S3Access,
         make_process: MakeProcess = RunnerProcess,
