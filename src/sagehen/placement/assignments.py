@@ -76,19 +76,25 @@ class Assignments:
 
     def release_lost(self, nodes: Mapping[str, WatchedNode], now: float) -> None:
         """Releases what is on nodes that are gone, and what nobody has asked for any more."""
-        for key, assigned in list(self._nodes.items()):
-            node = nodes.get(assigned.node_id)
-            if (
-                node is None
-                or self._has_ended(key, node)
-                or (
-                    node.is_alive
-                    and key not in node.instances
-                    and key not in node.jobs
-                    and (assigned.is_ending or now - assigned.at > UNREPORTED_SECONDS)
-                )
-            ):
-                self.release(key)
+        for key in list(self._nodes):
+            self.release_if_lost(key, nodes, now)
+
+    def release_if_lost(self, key: str, nodes: Mapping[str, WatchedNode], now: float) -> None:
+        assigned = self._nodes.get(key)
+        if assigned is None:
+            return
+        node = nodes.get(assigned.node_id)
+        if (
+            node is None
+            or self._has_ended(key, node)
+            or (
+                node.is_alive
+                and key not in node.instances
+                and key not in node.jobs
+                and (assigned.is_ending or now - assigned.at > UNREPORTED_SECONDS)
+            )
+        ):
+            self.release(key)
 
     def _has_ended(self, key: str, node: WatchedNode) -> bool:
         """Whether the work has ended with its node, or may be started a second time."""
@@ -126,9 +132,11 @@ class Assignments:
         """Notes that an attempt has ended, and needs nothing."""
         self.workloads.pop(key, None)
 
-    def forget_unknown(self, keep: Callable[[str], bool]) -> None:
-        """Drops the workloads of what is gone."""
-        for key in list(self.workloads):
+    def forget_unknown(
+        self, keep: Callable[[str], bool], keys: Iterable[str] | None = None
+    ) -> None:
+        """Drops the workloads of what is gone; with `keys`, of these only."""
+        for key in list(self.workloads if keys is None else self.workloads.keys() & keys):
             if key not in self._nodes and key not in self.waiting and not keep(key):
                 del self.workloads[key]
 

@@ -8,26 +8,25 @@ stood down ──► begins: all nodes are asked ──► ready: each has repor
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from sagehen.agent.changes import Changes
 from sagehen.agent.messages import InstanceList
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
+from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.frame.container_specs import (
     InstanceOwner,
-    InstanceReport,
     InstanceSpec,
     InstanceState,
 )
-from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
+from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 from sagehen.frame.nodes import Resources, RunningSpecs
 from sagehen.frame.routes import NodeRoute
 from sagehen.placement.assignments import Assignments
+from sagehen.placement.background_requests import BackgroundRequests
 from sagehen.placement.choice import Workload
-from sagehen.placement.merged_reports import copies, merge_instances, merge_jobs
+from sagehen.placement.merged_reports import MergedReports, copies
 from sagehen.placement.questions import NodeQuestions
 from sagehen.placement.records import NodeRecord
 from sagehen.placement.watched_node import NodeAgent, WatchedNode
@@ -70,13 +69,8 @@ class Fleet(NodeQuestions):
         self._assignments = Assignments()
         self._has_begun = False
         self._is_ready = self._is_ready_for_jobs = False
-        self._instances: dict[str, InstanceReport] = {}
-        self._jobs: dict[str, JobReport] = {}
-        self._instance_changes = Changes(clock)
-        self._job_changes = Changes(clock)
-        self._deleting: set[tuple[str, str]] = set()
-        """node and instance: copies that are being deleted"""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._reports = MergedReports(clock)
+        self._requests = BackgroundRequests()
         self.on_nodes: Callable[[], None] = lambda: None
         """called when `node_routes` or `leaving` may be different"""
 
@@ -116,7 +110,6 @@ class Fleet(NodeQuestions):
         for node in nodes:
             await node.close()
         self._assignments = Assignments()
-        self._deleting.clear()
         self._announce()
 
     def hint_routes(self) -> None:
@@ -165,10 +158,10 @@ class Fleet(NodeQuestions):
     async def instances(self, since: int | None = None, wait_seconds: float = 0) -> InstanceList:
         self._require_ready()
         if since is not None:
-            await self._instance_changes.wait(since, wait_seconds)
+            await self._reports.instance_changes.wait(since, wait_seconds)
             self._require_ready()
-        version = self._instance_changes.version
-        return InstanceList(version=version, instances=tuple(self._instances.values()))
+        version = self._reports.instance_changes.version
+        return InstanceList(version=version, instances=tuple(self._reports.instances.values()))
 
     async def put_instance(self, spec: InstanceSpec) -> None:
         self._require_ready()
@@ -194,9 +187,11 @@ class Fleet(NodeQuestions):
     async def jobs(self, since: int | None = None, wait_seconds: float = 0) -> JobList:
         self._require_ready_for_jobs()
         if since is not None:
-            await self._job_changes.wait(since, wait_seconds)
+            await self._reports.job_changes.wait(since, wait_seconds)
             self._require_ready_for_jobs()
-        return JobList(version=self._job_changes.version, jobs=tuple(self._jobs.values()))
+        return JobList(
+            version=self._reports.job_changes.version, jobs=tuple(self._reports.jobs.values())
+        )
 
     async def put_job(self, spec: JobSpec) -> None:
         self._require_ready_for_jobs()
@@ -229,6 +224,7 @@ class Fleet(NodeQuestions):
             lambda key: key in self._assignments.workloads,
             self._learn,
             self._settle,
+            self._settle_some,
         )
 
     def _learn(self, specs: RunningSpecs) -> None:
@@ -317,39 +313,47 @@ class Fleet(NodeQuestions):
             self._is_ready_for_jobs = True
         self._assignments.release_lost(self._nodes, now)
         for node in nodes:
-            if node.is_alive:
-                self._adopt(node, now)
+            self._adopt(node, {*node.instances, *node.jobs}, now)
         if self._is_ready:
-            for node, key in copies(nodes, self._assignments):
-                if (node.node_id, key) not in self._deleting:
-                    self._deleting.add((node.node_id, key))
-                    self._spawn(self._delete_copy(node, key))
+            self._delete_copies(None)
             self._start_waiting(now)
-        self._assignments.forget_unknown(
-            lambda key: any(_has_reported(node, key) for node in nodes)
-        )
+        self._assignments.forget_unknown(self._is_reported)
         self._announce()
 
-    def _adopt(self, node: WatchedNode, now: float) -> None:
+    def _settle_some(self, keys: Set[str]) -> None:
+        """The same after reports of these instances or attempts, at a cost that depends on them."""
+        if not self._is_ready or self._assignments.waiting:
+            self._settle()
+            return
+        nodes, now = self.nodes, self._clock.monotonic()
+        for key in keys:
+            self._assignments.release_if_lost(key, self._nodes, now)
+        for node in nodes:
+            self._adopt(node, keys, now)
+        self._delete_copies(keys)
+        self._assignments.forget_unknown(self._is_reported, keys)
+        self._reports.merge_some(keys, nodes, self._assignments)
+
+    def _is_reported(self, key: str) -> bool:
+        return any(_has_reported(node, key) for node in self._nodes.values())
+
+    def _adopt(self, node: WatchedNode, keys: Set[str], now: float) -> None:
         assignments = self._assignments
-        for key, report in node.instances.items():
+        if not node.is_alive:
+            return
+        for key in node.instances.keys() & keys:
             if assignments.node_of(key) in (None, node.node_id):
-                is_ending = report.state is InstanceState.STOPPING
+                is_ending = node.instances[key].state is InstanceState.STOPPING
                 assignments.assign(key, node.node_id, now, is_ending=is_ending)
-        for key, job in node.jobs.items():
-            assignments.assign(key, node.node_id, now, is_ending=job.outcome is not None)
-            if job.outcome is not None:
+        for key in node.jobs.keys() & keys:
+            has_ended = node.jobs[key].outcome is not None
+            assignments.assign(key, node.node_id, now, is_ending=has_ended)
+            if has_ended:
                 assignments.finish(key)
 
-    async def _delete_copy(self, node: WatchedNode, key: str) -> None:
-        about = {"action": "delete_copy", "instance": key, "node": node.node_id}
-        log.info("An instance runs on another node, too, and is deleted here.", extra=about)
-        try:
-            await node.call(node.agent.delete_instance(key))
-        except SagehenError as error:
-            log.warning("A copy could not be deleted: %s", error, extra=about)
-        finally:
-            self._deleting.discard((node.node_id, key))
+    def _delete_copies(self, keys: Set[str] | None) -> None:
+        for node, key in copies(self.nodes, self._assignments, keys):
+            self._requests.delete_copy(node, key)
 
     def _start_waiting(self, now: float) -> None:
         """Starts what has room by now, first come first served; the rest fails in time."""
@@ -361,36 +365,18 @@ class Fleet(NodeQuestions):
             chosen = self._assignments.choose(waiting.key, waiting.workload, self.nodes)
             if chosen is not None:
                 self._assignments.assign(waiting.key, chosen, now, keep_waiting=is_job)
-                self._spawn(self._start(self._nodes[chosen], waiting.spec))
+                self._start(self._nodes[chosen], waiting.spec)
             elif not is_job and now - waiting.since >= self._wait_seconds:
                 waiting.has_failed = True
 
-    async def _start(self, node: WatchedNode, spec: InstanceSpec | JobSpec) -> None:
-        """If this fails, the reconciler asks again: nobody reports the work."""
-        try:
-            if isinstance(spec, InstanceSpec):
-                await self._put_instance(node, spec)
-            else:
-                await self._put_job(node, spec)
-        except SagehenError as error:
-            about = {"action": "ask_agent", "node": node.node_id, "reason": str(error)}
-            log.warning("A node did not take what it was asked.", extra=about)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _start(self, node: WatchedNode, spec: InstanceSpec | JobSpec) -> None:
+        if isinstance(spec, InstanceSpec):
+            self._requests.start(node, self._put_instance(node, spec))
+        else:
+            self._requests.start(node, self._put_job(node, spec))
 
     def _announce(self) -> None:
-        """Wakes the reconcilers, unless nothing is new for them."""
-        instances = merge_instances(self.nodes, self._assignments)
-        if instances != self._instances:
-            self._instances = instances
-            self._instance_changes.announce()
-        jobs = merge_jobs(self.nodes, self._assignments)
-        if jobs != self._jobs:
-            self._jobs = jobs
-            self._job_changes.announce()
+        self._reports.merge_all(self.nodes, self._assignments)
 
 
 def _has_reported(node: WatchedNode, key: str) -> bool:

@@ -1,14 +1,20 @@
-"""The reports of all nodes as those of one agent, as pure functions."""
+"""The reports of all nodes as those of one agent."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence, Set
+from typing import TypeVar
 
+from sagehen.agent.changes import Changes
 from sagehen.agent.instances.failures import no_capacity
+from sagehen.base.clock import Clock
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.job_specs import JobReport, JobSpec
 from sagehen.placement.assignments import Assignments
 from sagehen.placement.watched_node import WatchedNode
 
-__all__ = ["copies", "merge_instances", "merge_jobs"]
+__all__ = ["MergedReports", "copies", "merge_instances", "merge_jobs"]
+
+
+Report = TypeVar("Report", InstanceReport, JobReport)
 
 
 def merge_instances(
@@ -45,13 +51,67 @@ def merge_jobs(nodes: Iterable[WatchedNode], assignments: Assignments) -> dict[s
     return reports
 
 
-def copies(nodes: Iterable[WatchedNode], assignments: Assignments) -> list[tuple[WatchedNode, str]]:
-    """Returns instances that were started elsewhere while their node was lost."""
+def copies(
+    nodes: Iterable[WatchedNode], assignments: Assignments, keys: Set[str] | None = None
+) -> list[tuple[WatchedNode, str]]:
+    """Returns instances that were started elsewhere while their node was lost; with `keys`, of
+    these."""
     return [
         (node, key)
         for node in nodes
         if node.is_alive
-        for key, report in node.instances.items()
+        for key in (node.instances if keys is None else node.instances.keys() & keys)
         if assignments.node_of(key) not in (None, node.node_id)
-        and report.state is not InstanceState.STOPPING
+        and node.instances[key].state is not InstanceState.STOPPING
     ]
+
+
+class MergedReports:
+    """The last merged reports, and their versions."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.instances: dict[str, InstanceReport] = {}
+        self.jobs: dict[str, JobReport] = {}
+        self.instance_changes = Changes(clock)
+        self.job_changes = Changes(clock)
+
+    def merge_all(self, nodes: Sequence[WatchedNode], assignments: Assignments) -> None:
+        """Wakes the reconcilers, unless nothing is new for them."""
+        instances = merge_instances(nodes, assignments)
+        if instances != self.instances:
+            self.instances = instances
+            self.instance_changes.announce()
+        jobs = merge_jobs(nodes, assignments)
+        if jobs != self.jobs:
+            self.jobs = jobs
+            self.job_changes.announce()
+
+    def merge_some(
+        self, keys: Iterable[str], nodes: Sequence[WatchedNode], assignments: Assignments
+    ) -> None:
+        """The same as `merge_all` where nothing waits, and only these reports are different."""
+        instances_differ = jobs_differ = False
+        for key in keys:
+            instance, job = None, None
+            for node in nodes:
+                own = assignments.node_of(key) in (None, node.node_id)
+                if node.is_alive and own:
+                    instance = node.instances.get(key, instance)
+                job = node.jobs.get(key, job)
+            instances_differ |= _put(self.instances, key, instance)
+            jobs_differ |= _put(self.jobs, key, job)
+        if instances_differ:
+            self.instance_changes.announce()
+        if jobs_differ:
+            self.job_changes.announce()
+
+
+def _put(reports: dict[str, Report], key: str, report: Report | None) -> bool:
+    """Returns whether that is different."""
+    if reports.get(key) == report:
+        return False
+    if report is None:
+        del reports[key]
+    else:
+        reports[key] = report
+    return True

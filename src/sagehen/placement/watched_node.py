@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -74,7 +74,8 @@ class WatchedNode:
     Args:
         is_known: whether the fleet knows the spec of an instance or attempt.
         learn: tells the fleet the specs of what runs on the node.
-        on_change: called after each change of what is known of the node.
+        on_change: called when the node has come or gone, or has reported for the first time.
+        on_reports: called with the ids of instances or attempts whose reports are different.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class WatchedNode:
         is_known: Callable[[str], bool],
         learn: Callable[[RunningSpecs], None],
         on_change: Callable[[], None],
+        on_reports: Callable[[Set[str]], None],
     ) -> None:
         self.record = record
         self.agent = agent
@@ -100,6 +102,7 @@ class WatchedNode:
         self._is_known = is_known
         self._learn = learn
         self._on_change = on_change
+        self._on_reports = on_reports
         self._instances: Mapping[str, InstanceReport] | None = None
         self._jobs: Mapping[str, JobReport] | None = None
         self._run_id = ""
@@ -225,24 +228,32 @@ class WatchedNode:
 
     async def _store_instances(self, answer: InstanceList) -> None:
         await self._learn_of(report.instance_id for report in answer.instances)
+        before = self._instances
         self._instances = {
             report.instance_id: msgspec.structs.replace(report, node_id=self.node_id)
             for report in answer.instances
         }
-        self._note_reports()
+        self._note_reports(before, self._instances)
 
     async def _store_jobs(self, answer: JobList) -> None:
         await self._learn_of(job.attempt_id for job in answer.jobs if job.outcome is None)
+        before = self._jobs
         self._jobs = {job.attempt_id: job for job in answer.jobs}
-        self._note_reports()
+        self._note_reports(before, self._jobs)
 
     async def _learn_of(self, ids: Iterable[str]) -> None:
         if not all(map(self._is_known, ids)):
             self._learn(await self.agent.specs())
 
-    def _note_reports(self) -> None:
-        self.has_settled = self.has_settled or self.is_alive
-        self._on_change()
+    def _note_reports(
+        self, before: Mapping[str, object] | None, after: Mapping[str, object]
+    ) -> None:
+        had_settled, self.has_settled = self.has_settled, self.has_settled or self.is_alive
+        if before is None or not had_settled:
+            self._on_change()
+            return
+        different = {key for key, report in after.items() if before.get(key) != report}
+        self._on_reports(different | (before.keys() - after.keys()))
 
     async def _follow_models(self) -> None:
         while True:

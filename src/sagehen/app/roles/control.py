@@ -260,20 +260,19 @@ class _Control:
 
     def _own_paths(self) -> Guard:
         queues = AsyncPaths(AsyncQueues(self._database, SYSTEM, self._hint_dispatcher))
-        stacks = stack_routes(self._database, SYSTEM)
         jobs = JobPaths(Interrupts(self._database, self._agent))
-        services = self.inference.routes()
         transforms = TransformPaths(self._database, SYSTEM)
         results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints, SYSTEM)
         of_cluster = () if self._cluster is None else (self._cluster.paths,)
         own = (queues, jobs, transforms, results, *of_cluster)
-        routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
-        internal = start_route(self._demand)
-        other_routes = [*routes, internal, certificate_route(self.notices.signer)]
+        internal = (start_route(self._demand), certificate_route(self.notices.signer))
+        of_parts = (route for paths in own for route in paths.routes)
+        stacks = stack_routes(self._database, SYSTEM)
+        other_routes = [*of_parts, *stacks, *self.inference.routes(), *internal]
 
         def measured(endpoints: Container[str]) -> Measured:
-            combined = merged(self.inference.measured(), self._jobs.measured())
-            combined = merged(combined, self._transforms.measured())
+            of_jobs = merged(self._jobs.measured(), self._transforms.measured())
+            combined = merged(self.inference.measured(), of_jobs)
             for limit, counter in (("control_bodies", self._bodies), ("drain", self._draining)):
                 combined = merged(combined, {"LimitHits": {(limit,): counter.hits}})
             combined = merged(combined, self.objects.measured())

@@ -239,9 +239,9 @@ class EndpointPass:
     def take_over(self) -> None:
         """Call it before the first pass after another control has led."""
         self._routes.read_again()
+        self._known.forget()
         if self._on_demand is not None:
             self._on_demand.demand.begin()
-        self._known.forget()
 
     def stand_by(self, leader: str, address: str | None = None) -> None:
         """Empties the routes while `leader` works on the endpoints: its instances cannot be reached

@@ -196,4 +196,4 @@ def test_routes_of_changed_endpoints_beside_all_routes(tmp_path) -> None:
 
 
 TestPasses = Passes.TestCase
-TestPasses.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestPasses.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
