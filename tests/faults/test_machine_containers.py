@@ -136,7 +136,9 @@ class Notices:
         told = self._sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10)
         for message in told.get("Messages", ()):
             envelope = json.loads(message["Body"])
-            self._by_id[envelope["MessageId"]] = json.loads(envelope["Message"])
+            notice = json.loads(envelope["Message"])
+            if "inferenceId" in notice:  # and not the one with which SageMaker tries the topic
+                self._by_id[envelope["MessageId"]] = notice
             self._sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"])
         return len(self._by_id)
 
