@@ -34,9 +34,10 @@ BACK_SECONDS = 15
 class Calls:
     """Callers who call one gateway one after the other, and what came back."""
 
-    def __init__(self, cluster: Cluster, node: int) -> None:
+    def __init__(self, cluster: Cluster, node: int, gateway: int = 0) -> None:
         self._cluster = cluster
         self._node = node
+        self._gateway = gateway
         self._ending = threading.Event()
         self._pool = ThreadPoolExecutor(CALLERS)
         self.answered: list[tuple[float, str]] = []
@@ -45,10 +46,10 @@ class Calls:
         self._calling = [self._pool.submit(self._call, caller) for caller in range(CALLERS)]
 
     def _call(self, caller: int) -> None:
-        client = self._cluster.client(self._node)
+        client = self._cluster.client(self._node, self._gateway)
         number = 0
         while not self._ending.is_set():
-            body = f"{self._node}-{caller}-{number}"
+            body = f"{self._node}-{self._gateway}-{caller}-{number}"
             number += 1
             began = time.monotonic()
             try:
@@ -78,6 +79,20 @@ def cluster() -> Iterator[Cluster]:
             (node, cluster.nodes[node].add_model(SCRIPT, BEGUN=str(begun_file(cluster))))
             for node in (1, 1, 2, 2)
         ]
+        cluster.route(*addresses)
+        yield cluster
+    finally:
+        cluster.end()
+
+
+@pytest.fixture
+def doubled() -> Iterator[Cluster]:
+    """Two nodes with two gateways each; the second has both instances."""
+    cluster = Cluster(2, gateways=2)
+    try:
+        cluster.start()
+        variable = str(begun_file(cluster))
+        addresses = [(1, cluster.nodes[1].add_model(SCRIPT, BEGUN=variable)) for _ in range(2)]
         cluster.route(*addresses)
         yield cluster
     finally:
@@ -120,8 +135,8 @@ def test_a_killed_gateway_of_callers_leaves_the_instances_to_others(cluster, wai
     others = Calls(cluster, 2)
     calls = Calls(cluster, 1)
     wait_until(lambda: len(calls.answered) > 50 and len(others.answered) > 50)
-    cluster.nodes[1].gateway.send_signal(signal.SIGKILL)
-    cluster.nodes[1].gateway.wait()
+    cluster.nodes[1].gateways[0].send_signal(signal.SIGKILL)
+    cluster.nodes[1].gateways[0].wait()
     before = len(others.answered)
     wait_until(lambda: len(others.answered) > before + 100)
     for each in (calls, others):
@@ -160,3 +175,24 @@ def test_a_stopped_node_is_left_out_within_seconds_and_comes_back(cluster, wait_
     calls.end()
     assert noticed_after < 2 * BACK_SECONDS
     assert set(begun(cluster).values()) == {1}
+
+
+def test_several_gateways_of_a_node_share_its_port_for_others(doubled, wait_until):
+    """Each of them calls instances of the other node, and any of that node's takes the calls."""
+    calls = {
+        (node, gateway): Calls(doubled, node, gateway) for node in (0, 1) for gateway in (0, 1)
+    }
+    wait_until(lambda: all(len(each.answered) > 30 for each in calls.values()))
+    assert not any(each.failed for each in calls.values())
+    # Links that ended at the killed one are opened again, and the other takes them.
+    doubled.nodes[1].gateways[0].send_signal(signal.SIGKILL)
+    doubled.nodes[1].gateways[0].wait()
+    del calls[1, 0]
+    before = {key: len(each.answered) for key, each in calls.items()}
+    wait_until(lambda: all(len(each.answered) > before[key] + 30 for key, each in calls.items()))
+    for each in calls.values():
+        each.end()
+    failed = [failure for each in calls.values() for failure in each.failed]
+    # What the killed gateway had sent to the two instances, and what was on its way.
+    assert len(failed) <= 4, failed
+    assert set(begun(doubled).values()) == {1}, "nothing is done twice"

@@ -1,4 +1,4 @@
-"""Nodes of a cluster as processes: a gateway and model servers each, without agent and control."""
+"""Nodes of a cluster as processes: gateways and model servers each, without agent and control."""
 
 import os
 import signal
@@ -32,36 +32,44 @@ REGION = "us-east-1"
 
 
 class Node:
-    """One node: a home, a gateway's process and its ports."""
+    """One node: a home, processes of gateways and their ports.
 
-    def __init__(self, authority: Authority, number: int) -> None:
+    Gateways share the port for other nodes; for clients each has one of its own, so that a test
+    knows which it calls.
+    """
+
+    def __init__(self, authority: Authority, number: int, gateways: int = 1) -> None:
         self.id = f"n{number}"
         self.folder = Path(tempfile.mkdtemp(prefix="sgn"))
         self.home: Home = prepare_home(self.folder / "home")
         join(self.home, authority, self.id)
-        create_inflight_table(self.home.inflight_table, 1)
-        self.public, self.peer = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
-        self.port, self.peer_port = (each.getsockname()[1] for each in (self.public, self.peer))
-        self.gateway: subprocess.Popen[bytes]
+        create_inflight_table(self.home.inflight_table, gateways)
+        self.public = [socket.create_server(("127.0.0.1", 0)) for _ in range(gateways)]
+        self.peer = socket.create_server(("127.0.0.1", 0))
+        self.peer_port = self.peer.getsockname()[1]
+        self.gateways: list[subprocess.Popen[bytes]] = []
         self.servers: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        descriptors = [self.public.fileno(), self.peer.fileno()]
-        self.gateway = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "sagehen.app.roles.gateway",
-                f"--parent={os.getpid()}",
-                *(f"--socket={descriptor}" for descriptor in descriptors),
-                "--number=0",
-            ],
-            stdin=subprocess.PIPE,
-            pass_fds=descriptors,
-        )
-        assert self.gateway.stdin is not None
-        self.gateway.stdin.write(pickle_settings(settings_of(self.home.path, access_log=False)))
-        self.gateway.stdin.close()
+        settings = settings_of(self.home.path, access_log=False, gateways=len(self.public))
+        for row, public in enumerate(self.public):
+            descriptors = [public.fileno(), self.peer.fileno()]
+            gateway = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "sagehen.app.roles.gateway",
+                    f"--parent={os.getpid()}",
+                    *(f"--socket={descriptor}" for descriptor in descriptors),
+                    f"--number={row}",
+                ],
+                stdin=subprocess.PIPE,
+                pass_fds=descriptors,
+            )
+            assert gateway.stdin is not None
+            gateway.stdin.write(pickle_settings(settings))
+            gateway.stdin.close()
+            self.gateways.append(gateway)
 
     def add_model(self, script: str, **environment: str) -> str:
         """Starts a model server; returns its address."""
@@ -87,25 +95,25 @@ class Node:
 
     def signal(self, number: int) -> None:
         """To every process of the node."""
-        for process in (self.gateway, *self.servers):
+        for process in (*self.gateways, *self.servers):
             if process.poll() is None:
                 process.send_signal(number)
 
     def end(self) -> None:
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGKILL)
-        for process in (self.gateway, *self.servers):
+        for process in (*self.gateways, *self.servers):
             process.wait()
-        self.public.close()
-        self.peer.close()
+        for each in (*self.public, self.peer):
+            each.close()
 
 
 class Cluster:
     """Starts nodes, and writes their route tables as agents do."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, gateways: int = 1) -> None:
         self._authority = make_authority()
-        self.nodes = [Node(self._authority, number) for number in range(count)]
+        self.nodes = [Node(self._authority, number, gateways) for number in range(count)]
         keys = make_credentials(self.nodes[0].home.credentials)
         self.keys = (keys.access_key, keys.secret_key)
         for node in self.nodes[1:]:
@@ -146,12 +154,13 @@ class Cluster:
             draft.write_bytes(msgspec.json.encode(table))
             draft.replace(node.home.routes)
 
-    def client(self, node: int) -> Any:
+    def client(self, node: int, gateway: int = 0) -> Any:
         access_key, secret_key = self.keys
+        port = self.nodes[node].public[gateway].getsockname()[1]
         with MAKING_CLIENTS:
             return boto3.client(
                 "sagemaker-runtime",
-                endpoint_url=f"http://127.0.0.1:{self.nodes[node].port}",
+                endpoint_url=f"http://127.0.0.1:{port}",
                 region_name=REGION,
                 aws_access_key_id=access_key,
                 aws_secret_access_key=secret_key,

@@ -67,12 +67,18 @@ async def test_missing_walls_are_named(agent: Agent, home: Home) -> None:
         assert await AgentClient(home.agent_socket).missing_walls() == ["etc (refused): shared"]
 
 
-async def test_an_instance_comes_and_goes(client: AgentClient, make_spec: MakeSpec) -> None:
+async def test_an_instance_comes_and_goes(
+    agent: Agent, client: AgentClient, make_spec: MakeSpec
+) -> None:
     await client.check_health()
     await client.put_instance(make_spec())
     report = await wait_for(client, InstanceState.IN_SERVICE)
     assert report is not None
     assert report.address is not None
+    assert agent.container_address("i-1", 0) == report.address
+    for name, number in (("i-1", 1), ("i-1", -1), ("i-2", 0)):
+        with pytest.raises(NotFound):
+            agent.container_address(name, number)
     before = await client.instances()
     await client.keep_warm(["python"])  # without fork servers, nothing comes of it
     await client.put_instance(make_spec())
@@ -89,6 +95,8 @@ async def test_an_instance_comes_and_goes(client: AgentClient, make_spec: MakeSp
     await client.delete_instance("i-1")
     await wait_for(client, None)
     await client.delete_instance("i-1")
+    with pytest.raises(NotFound):
+        agent.container_address("i-1", 0)
 
 
 async def test_an_instance_of_a_transform_job_is_measured_and_logged_as_one(

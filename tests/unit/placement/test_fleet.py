@@ -170,6 +170,18 @@ async def test_the_instances_of_a_lost_node_vanish_and_are_placed_elsewhere(clus
     assert (await cluster.places())["i-1"] == places["i-2"]
 
 
+async def test_containers_of_a_lost_node_are_not_reached(cluster):
+    assert cluster.fleet.reached == {}
+    await cluster.begin("a", "b")
+    reached = {name: cluster.records[name].agent_address for name in ("a", "b")}
+    assert cluster.fleet.reached == reached
+    cluster.agents["b"].hang()
+    await cluster.pass_time(5)
+    assert cluster.fleet.reached == {"a": reached["a"]}
+    await cluster.fleet.stand_down()
+    assert cluster.fleet.reached == {}
+
+
 async def test_a_call_does_not_wait_for_a_node_that_is_lost(cluster):
     await cluster.begin("a")
     await cluster.put(variant_spec("i-1"))

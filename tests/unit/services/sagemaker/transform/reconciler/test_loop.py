@@ -6,7 +6,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from sagehen.frame.arns import ArnMaker
+from sagehen.frame.container_relay import (
+    LOCAL_ACCESS,
+    ContainerAccess,
+    RelayNodes,
+    RemoteContainer,
+)
 from sagehen.frame.container_specs import InstanceOwner, InstanceState
+from sagehen.http1.pool import open_connection
 from sagehen.services.s3.storage.local import LocalObjectStore
 from sagehen.services.s3.storage.records import Attributes
 from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
@@ -35,7 +42,7 @@ from support.transform_jobs import S3, MemoryRunner, done, waiting_transform
 class Control:
     """One loop, and short words for what tests do with it."""
 
-    def __init__(self, database, clock, agent, home, holder="one"):
+    def __init__(self, database, clock, agent, home, holder="one", access=LOCAL_ACCESS):
         self.database, self.clock, self.agent, self.home = database, clock, agent, home
         agent.owner = InstanceOwner.TRANSFORM_JOB
         self.runners = []
@@ -51,6 +58,7 @@ class Control:
             runner_command=lambda: ["no-program"],
             s3=S3,
             make_process=self._make,
+            access=access,
         )
 
     def _make(self, on_change):
@@ -93,6 +101,24 @@ class Control:
 @pytest.fixture
 def control(database, clock, agent, home):
     return Control(database, clock, agent, home)
+
+
+async def test_instances_of_other_nodes_are_reached_through_them(database, clock, agent, home):
+    nodes = RelayNodes(epoch=1, addresses={"far": "far:1"}, certificates="/cluster")
+    access = ContainerAccess("near", open_connection, lambda: nodes)
+    control = Control(database, clock, agent, home, access=access)
+    agent.node_id = "far"
+    async with control.running():
+        control.insert(waiting_transform())
+        runner = await control.runner()
+        await control.until(lambda: runner.instances)
+        (instance,) = runner.instances
+        assert RemoteContainer.parse(instance.address) == ("far", instance.instance_id, 0)
+        assert runner.nodes == nodes
+        # A node that is lost takes its instances along, and the runner hears of both.
+        nodes = RelayNodes(epoch=2, addresses={}, certificates="/cluster")
+        control.loop.hint()
+        await control.until(lambda: runner.nodes == nodes)
 
 
 async def test_a_job_from_its_creation_to_its_end(control):
