@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from sagehen import __version__
 from sagehen.base.cluster_certificates import (
     Authority,
     NodeCertificate,
@@ -36,6 +37,7 @@ __all__ = [
     "JoinToken",
     "NodeAddresses",
     "NodeSetup",
+    "has_no_control",
     "join_as_server",
     "lease_holder",
     "load_authority",
@@ -76,6 +78,8 @@ class NodeAddresses(msgspec.Struct, frozen=True, kw_only=True):
     gateway: str
     control: str = ""
     """empty where there is none"""
+    version: str = ""
+    """of Sagehen there"""
 
 
 @dataclass(frozen=True)
@@ -258,13 +262,26 @@ def prepare_node(
             peer=_address(host, peer.getsockname()[1]),
             gateway=_address(host, gateway_port),
             control=_address(host, control.getsockname()[1]) if control is not None else "",
+            version=__version__,
         )
         _addresses_file(home).write_bytes(msgspec.json.encode(addresses))
         yield NodeSetup(addresses, agent, peer, control)
 
 
 def read_addresses(home: Home) -> NodeAddresses:
-    return msgspec.json.decode(_addresses_file(home).read_bytes(), type=NodeAddresses)
+    """Raises HomeError where this machine is no node of a cluster."""
+    try:
+        return msgspec.json.decode(_addresses_file(home).read_bytes(), type=NodeAddresses)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise HomeError(f"{home.path} is not the home of a cluster's node.") from error
+
+
+def has_no_control(home: Home) -> bool:
+    """Whether this is the home of a node without a control, which another server's control runs."""
+    try:
+        return not read_addresses(home).control
+    except HomeError:
+        return False
 
 
 def own_host(settings: Settings) -> str:

@@ -111,13 +111,16 @@ class NodeLoop:
 
     async def _register(self, records: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
         """Writes this machine's row where it is missing or out of date."""
-        row = next((each for each in records if each.node_id == self._own_id), None)
         now = self._clock.monotonic()
-        if row is not None and now < self._own_due:
+        if any(each.node_id == self._own_id for each in records) and now < self._own_due:
             return records
         own = await self._describe_own()
+        row = next((each for each in records if each.node_id == own.node_id), None)
         if row is None:
             new = msgspec.structs.replace(own, seen_at=self._clock.now())
+        elif not self._own_id:  # this control has just started, perhaps with other addresses
+            is_draining, seen_at = row.is_draining, self._clock.now()
+            new = msgspec.structs.replace(own, is_draining=is_draining, seen_at=seen_at)
         else:
             new = msgspec.structs.replace(row, resources=own.resources, ray_id=own.ray_id)
         if new != row:

@@ -85,6 +85,19 @@ async def test_each_control_keeps_its_own_row(house):
     assert "own" in house.rows()
 
 
+async def test_a_control_that_starts_again_leaves_its_node_drained(house):
+    await house.loop.turn()
+    house.change(store.set_draining, "own", True)
+    house.change(store.set_leaving, "own")
+    again = House(house.database)
+    again.own = msgspec.structs.replace(again.own, agent_address="127.0.0.1:7")
+    await again.loop.turn()
+    row = again.rows()["own"]
+    assert (row.agent_address, row.is_draining, row.is_leaving) == ("127.0.0.1:7", True, False)
+    assert again.fleet.records["own"].is_draining
+    assert not row.takes_work
+
+
 async def test_the_leader_follows_the_table_until_it_leads_no_more(house):
     house.change(store.put, node_record("a"))
     await house.loop.turn()

@@ -52,6 +52,12 @@ class ClusterSettings(Section):
         description="How long the instances of endpoints on a node serve without any control; then "
         "they stop. Jobs stop after 8 seconds.",
     )
+    cluster_leave_seconds: float = Field(
+        60,
+        ge=0,
+        description="How long a node that is stopped waits until the instances of endpoints that "
+        "run there serve on other nodes; 0: it does not wait.",
+    )
     cluster_capacity_wait_seconds: float = Field(
         900,
         gt=0,
