@@ -133,7 +133,7 @@ class Deployer:
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
         assert self.settled(name)["EndpointStatus"] == "InService"
 
-    def training_job(self, name: str, *command: str) -> str:
+    def training_job(self, name: str, *command: str, seconds: int = 60) -> str:
         """Begin a job that runs a program of this machine; its ARN."""
         self.s3.create_bucket(Bucket="jobs")
         created = self.sagemaker.create_training_job(
@@ -150,7 +150,7 @@ class Deployer:
                 "InstanceCount": 1,
                 "VolumeSizeInGB": 1,
             },
-            StoppingCondition={"MaxRuntimeInSeconds": 60},
+            StoppingCondition={"MaxRuntimeInSeconds": seconds},
         )
         return str(created["TrainingJobArn"])
 

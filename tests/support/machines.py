@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import psutil
 import pytest
 from botocore.config import Config
 
@@ -99,13 +100,15 @@ class Machine:
 
     @property
     def url(self) -> str:
-        return (self.home / "run" / "address").read_text()
+        """Of the server there for others, if it listens for them."""
+        port = (self.home / "run" / "address").read_text().rpartition(":")[2]
+        return f"http://{self.address}:{port}"
 
     @property
     def bearer(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {(self.home / 'token').read_text()}"}
 
-    def configure(self, **settings: str | dict[str, str]) -> None:
+    def configure(self, **settings: str | int | dict[str, str]) -> None:
         """Writes sagehen.toml there."""
         self.home.mkdir(mode=0o700, exist_ok=True)
         lines = [f"{name} = {_toml(value)}\n" for name, value in settings.items()]
@@ -142,7 +145,7 @@ class Machine:
         for each in self._commands:
             each.wait(SECONDS)
         self._commands.clear()
-        self._init = None
+        self._init = self.server = None
         # The namespace, and with it the cable, may outlive its last process for a moment.
         with suppress(subprocess.CalledProcessError):
             _ip("link", "delete", self._cable)
@@ -216,6 +219,18 @@ class Machine:
         for pid in children(started.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
+
+    def runs(self, text: str) -> bool:
+        """Whether a process of what was started there has the text in its command line."""
+        if self._init is None:
+            return False
+        for top in (self._init, *self._commands):
+            with suppress(psutil.NoSuchProcess):
+                for each in psutil.Process(top.pid).children(recursive=True):
+                    with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                        if any(text in word for word in each.cmdline()):
+                            return True
+        return False
 
     def client(self, service: str, region: str = "us-east-1", **config: Any) -> Any:
         """A boto3 client of the server there; errors are not retried unless `config` says so."""
@@ -300,8 +315,8 @@ def shared_stores() -> Iterator[dict[str, str | dict[str, str]]]:
         }
 
 
-def _toml(value: str | dict[str, str]) -> str:
-    if isinstance(value, str):
+def _toml(value: str | int | dict[str, str]) -> str:
+    if not isinstance(value, dict):
         return json.dumps(value)
     return "{ " + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + " }"
 

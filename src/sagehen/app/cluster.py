@@ -39,6 +39,7 @@ __all__ = [
     "NodeSetup",
     "has_no_control",
     "join_as_server",
+    "lease_holder",
     "load_authority",
     "own_host",
     "prepare_node",
@@ -224,6 +225,13 @@ def node_id_of(home: Home) -> str:
         home.cluster.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_secret(home.node_id, f"{host}-{secrets.token_hex(4)}".encode())
     return home.node_id.read_text().strip()
+
+
+def lease_holder(settings: Settings, home: Home) -> str:
+    """Returns the name under which this home's control leads: the same after each start, for it
+    then takes over its own lease at once, and no other's. Machines may have one hostname."""
+    name = node_id_of(home) if settings.cluster else socket.gethostname()
+    return f"{name}:{home.path}"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import pytest
 from sagehen.app import cluster
 from sagehen.app.cluster import (
     join_as_server,
+    lease_holder,
     load_authority,
     node_id_of,
     own_host,
@@ -68,6 +69,17 @@ def test_another_server_joins_with_the_token(first, make_home, database):
     client_context(second.cluster)
     # It needs the token once.
     join_as_server(joining(second, database), second)
+
+
+def test_machines_of_one_hostname_are_told_apart(make_home):
+    """Else the second would take over the lease of the first as its own."""
+    homes = [make_home(name) for name in ("first", "second")]
+    settings = settings_of(homes[0].path, cluster="state")
+    one, other = (lease_holder(settings, home).partition(":")[0] for home in homes)
+    assert one != other
+    assert lease_holder(settings, homes[0]).startswith(f"{one}:")
+    alone = lease_holder(settings_of(homes[0].path), homes[0])
+    assert alone == f"{socket.gethostname()}:{homes[0].path}"
 
 
 def test_a_home_with_other_keys_does_not_join(first, make_home, database):

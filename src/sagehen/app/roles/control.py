@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import signal
-import socket
 from collections.abc import Container, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
@@ -15,6 +14,7 @@ from sqlalchemy import Connection
 from sagehen.agent.client import AgentClient
 from sagehen.app.api.application import OPERATIONS, Application
 from sagehen.app.api.own_paths import OwnPaths
+from sagehen.app.cluster import lease_holder
 from sagehen.app.offline_results import StoreBuilder
 from sagehen.app.roles.common import Start, end_after_error, run, serve_on, start_role
 from sagehen.app.roles.control_scaling import Scaling
@@ -91,8 +91,7 @@ class _Control:
         self._database = Database(settings.state_url, by_control=True)
         self._writes = GroupCommit(self._database)
         self.objects = open_object_store(settings, start.home, self._database, SYSTEM, self._writes)
-        # Named after the home: a restart takes over its leases at once.
-        holder = f"{socket.gethostname()}:{start.home.path}"
+        holder = lease_holder(settings, start.home)
         self._leadership = leadership = Leadership(self._database, SYSTEM, holder)
         self._cluster = self._make_cluster(start)
         self._agent = self._cluster.fleet if self._cluster else AgentClient(start.home.agent_socket)
