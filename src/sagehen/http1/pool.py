@@ -157,8 +157,11 @@ class Pool:
         task.add_done_callback(self._connects.discard)
 
     async def _connect(self) -> None:
+        # A Unix socket connects at once: a time-out would only measure that this process was not
+        # given the processor, and refuse what can be served.
+        timeout = None if self._is_local else CONNECT_TIMEOUT_SECONDS
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            async with asyncio.timeout(timeout):
                 connection = await open_connection(
                     self._address, self._make, self._clock, self._tls
                 )
