@@ -103,9 +103,17 @@ def test_a_cluster_outlives_each_of_its_machines(machines, tmp_path):
     assert max(each.back_seconds for each in rounds) <= BACK_SECONDS
 
 
+def choose(machines, chance):
+    """Any node; rather one that has instances, which stay where they are when a node comes back."""
+    eventually(lambda: bool(machines.status()), TIMEOUT_SECONDS)
+    nodes = machines.status()
+    weights = [1 + len(nodes.get(each.node_id, {}).get("instances", ())) for each in machines.all]
+    return chance.choices(machines.all, weights)[0]
+
+
 def strike(machines, traffic, chance) -> Round:
     """Kills a node, and waits until traffic is back and the node, too."""
-    machine = chance.choice(machines.all)
+    machine = choose(machines, chance)
     kill = machines.kill(machine)
     down = chance.uniform(0, LONGEST_DOWN_SECONDS)
     eventually(lambda: time.monotonic() - kill.ended >= down)
@@ -113,4 +121,5 @@ def strike(machines, traffic, chance) -> Round:
     eventually(machines.are_whole, TIMEOUT_SECONDS)
     whole = time.monotonic() - kill.began
     eventually(lambda: traffic.back_after(kill) is not None, TIMEOUT_SECONDS)
-    return Round(kill, down, whole, traffic.back_after(kill))
+    errors = [call for call in traffic.errors() if call.ended > kill.began]
+    return Round(kill, down, whole, traffic.back_after(kill), errors)

@@ -3,11 +3,12 @@
 import platform
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from support.machine_jobs import TrainingJobs, TransformJobs
-from support.machine_traffic import Traffic, reason, twice_begun
+from support.machine_traffic import Call, Traffic, reason, twice_begun
 from support.machines import NodeKill
 from support.sure_endpoint import Told
 
@@ -25,16 +26,23 @@ class Round:
     """from the kill until all nodes answered"""
     back_seconds: float
     """from the kill until each caller was answered, and the last error was over"""
+    errors: Sequence[Call]
+    """those that ended after the kill"""
 
     def __str__(self) -> str:
         kill = self.kill
         marks = [
             word for word, holds in (("led", kill.led), ("Ray's head", kill.had_ray_head)) if holds
         ]
+        errors = "".join(
+            f"\n    {each.began - kill.began:.2f} to {each.ended - kill.began:.2f} s, "
+            f"{each.url}: {each.error}"
+            for each in self.errors
+        )
         return (
             f"{kill.machine.host} ({', '.join(marks) or '-'}), {kill.processes} processes: traffic "
             f"back after {self.back_seconds:.2f} s, started after {self.down_seconds:.1f} s, whole "
-            f"after {self.whole_seconds:.1f} s"
+            f"after {self.whole_seconds:.1f} s{errors}"
         )
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from sagehen.base.errors import SagehenError
 from sagehen.state import leader_row
 from sagehen.state.database import Database
 from support.cli import run_command
+from support.plain_http import ask
 from support.postgres import running_postgres
 from support.server import Server, eventually
 
@@ -165,8 +167,10 @@ class Machines:
         if not all(nodes.get(machine.node_id, {}).get("pids") for machine in self.all):
             return False
         for machine in self.all:
-            machine.url = f"http://{nodes[machine.node_id]['address']}"
-        return True
+            if not machine.url:
+                url = f"http://{nodes[machine.node_id]['address']}"
+                machine.url = url if _is_healthy(url) else ""
+        return all(machine.url for machine in self.all)
 
     def kill(self, machine: Machine) -> NodeKill:
         """Kills all processes of a node, Sagehen's and Ray's."""
@@ -207,6 +211,12 @@ class Machines:
             machine.server.start()
             machine.url = machine.server.url
 
+    def keep_logs(self) -> None:
+        """For what a long run finds."""
+        if folder := os.environ.get("MACHINE_KILL_LOGS"):
+            for machine in self.all:
+                shutil.copytree(machine.home / "logs", Path(folder, machine.host))
+
 
 class AnyClient:
     """boto3's clients of all gateways: calls go to one of them in turn, and are not repeated."""
@@ -237,6 +247,13 @@ def persistently(call: Callable[[], Any], seconds: float = 240) -> Any:
 
     eventually(is_answered, seconds)
     return found[0]
+
+
+def _is_healthy(url: str) -> bool:
+    """As a load balancer asks before it sends anything."""
+    with contextlib.suppress(OSError, HTTPException):
+        return ask(f"{url}/_sagehen/health").status == 200
+    return False
 
 
 def _node_id(server: Server) -> str:
@@ -291,5 +308,6 @@ def running_machines(
         )
         for server in (first, second):
             stack.callback(server.stop)
+        stack.callback(machines.keep_logs)
         eventually(machines.are_whole, START_SECONDS)
         yield machines
