@@ -1,6 +1,5 @@
 """What kills of a cluster's machines have cost, as tables."""
 
-import platform
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -99,8 +98,7 @@ def report(
         ("longest right answer, s", f"{traffic.longest_of_right():.2f}"),
     ]
     lines = [
-        f"- Python {platform.python_version()}; seed {seed}; three Ray nodes on one machine, two "
-        "controls on PostgreSQL",
+        f"- Three Ray nodes, two with a control, on one machine; PostgreSQL; seed {seed}",
         "",
         "| what | |",
         "|---|---|",

@@ -11,9 +11,11 @@ It ends with its standard input.
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,7 @@ class Nodes:
             memory=MEMORY_BYTES,
             env_vars={"SAGEHEN_HOME": self._homes[host]},
             **head,
+            **_ports(host),
         )
 
     def _list_head_commands(self) -> list[tuple[list[str], dict[str, str]]]:
@@ -127,6 +130,16 @@ class Nodes:
             process.wait()
         self._cluster.shutdown()
         self._log.close()
+
+
+def _ports(host: str) -> dict[str, int]:
+    """Free ones for Ray's processes: it waits 15 s, and no more, for those that they choose."""
+    names = ("dashboard_agent_listen", "metrics_agent", "metrics_export", "runtime_env_agent")
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.create_server((host, 0))) for _ in names]
+        return {
+            f"{name}_port": each.getsockname()[1] for name, each in zip(names, held, strict=True)
+        }
 
 
 def main() -> None:
