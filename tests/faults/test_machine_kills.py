@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from support.deploy import Deployer
+from support.killed_machines import running_machines
 from support.machine_jobs import JobEvents, TrainingJobs, TransformJobs
 from support.machine_report import Round, report
 from support.machine_traffic import Traffic, deploy_echo, deploy_many, twice_begun, unexplained
-from support.machines import running_machines
 from support.server import eventually
 from support.sure_endpoint import (
     Clients,

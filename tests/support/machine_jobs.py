@@ -12,7 +12,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from support.deploy import ROLE, Deployer
-from support.machines import Machines, persistently
+from support.killed_machines import Machines, persistently
 from support.transform_kills import outputs, start
 
 __all__ = ["FINAL", "JobEvents", "TrainingJobs", "TransformJobs"]

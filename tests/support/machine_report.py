@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from support.killed_machines import NodeKill
 from support.machine_jobs import TrainingJobs, TransformJobs
 from support.machine_traffic import Call, Traffic, reason, twice_begun
-from support.machines import NodeKill
 from support.sure_endpoint import Told
 
 __all__ = ["Round", "report"]

@@ -21,7 +21,7 @@ from botocore.exceptions import (
 )
 
 from support.deploy import Deployer, pack
-from support.machines import Machines, NodeKill
+from support.killed_machines import Machines, NodeKill
 
 __all__ = ["Call", "Traffic", "deploy_echo", "deploy_many", "unexplained"]
 

@@ -1,11 +1,13 @@
-"""A cluster of three Ray nodes on this machine, whose nodes are killed as a whole and come back.
+"""Machines of a cluster on this one: as different from one another as the kernel can make them.
 
-Two nodes have a server with a control each; on the third, Ray starts agent and gateways. Their
-state is in PostgreSQL, and their objects are in an S3 that is outside the cluster.
+    the test, PostgreSQL and S3 at 10.77.0.254 ── bridge ──┬── machine 1, 10.77.0.1
+                                                           └── machine 2, 10.77.0.2 ...
+
+Each has its own network, processes, hostname, /tmp, /dev/shm, /run and disk, and no cgroups. The
+disk is /mnt on each, with the home folder: paths are the same everywhere, what lies there is not.
+The tests' thread is on the bridge's network while there are machines: start no shared server there.
 """
 
-import contextlib
-import itertools
 import json
 import os
 import shutil
@@ -13,301 +15,296 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from http.client import HTTPException
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import boto3
+import pytest
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-from sqlalchemy.exc import SQLAlchemyError
 
-from sagehen.base.errors import SagehenError
-from sagehen.state import leader_row
-from sagehen.state.database import Database
-from support.cli import run_command
-from support.plain_http import ask
+from support.own_network import own_network
 from support.postgres import running_postgres
-from support.server import Server, eventually
+from support.server import (
+    ONE_GATEWAY,
+    children,
+    clean_environment,
+    eventually,
+    server_maker,
+)
 
-__all__ = ["Machine", "Machines", "NodeKill", "running_machines"]
+__all__ = ["OUTSIDE", "Machine", "MachinesNetwork", "machines_network", "shared_stores"]
 
-HOSTS = ("127.0.0.42", "127.0.0.43", "127.0.0.44")
-START_SECONDS = 400
-"""for Ray's processes on a busy machine"""
+NETWORK = "10.77.0"
+OUTSIDE = f"{NETWORK}.254"
+"""where the test is, and what it starts for all machines"""
+BRIDGE = "machines"
+NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
+SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
+HOME = "/mnt/home"
+SECONDS = 120
+
+BOOT = """
+set -e
+hostname "$2"
+mount --bind "$1" /mnt
+for folder in /tmp /dev/shm /run /var/tmp; do mount -t tmpfs machine "$folder"; done
+if mountpoint -q /sys/fs/cgroup; then umount -R /sys/fs/cgroup; fi
+printf '127.0.0.1 localhost\\n127.0.1.1 %s\\n' "$2" > /mnt/hosts
+mount --bind /mnt/hosts /etc/hosts
+ip link set lo up
+echo booted
+cat > /dev/null  # until the test ends, or power is off
+"""
 
 
-@dataclass
+def _why_not() -> str:
+    """Why there can be no machines here; empty: there can."""
+    missing = [each for each in ("ip", "unshare", "nsenter", "mount") if not shutil.which(each)]
+    if missing:
+        return f"{', '.join(missing)} is not installed"
+    if os.geteuid() != 0:
+        return "only root makes machines of network and mount namespaces"
+    trial = "ip link add bridge0 type bridge && ip link add veth0 type veth peer name veth1"
+    command = ["unshare", *NAMESPACES, "--fork", "sh", "-c", trial]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"the kernel makes no machines: {told.stderr}" if told.returncode else ""
+
+
+def _need_machines() -> None:
+    """Skips the tests where the kernel forbids machines."""
+    if reason := _why_not():
+        pytest.skip(reason)
+
+
 class Machine:
-    """A node, and what its machine's service manager would start again."""
+    """A machine that is on. `disk` is its /mnt, as the test sees it; it outlives `power_off`."""
 
-    host: str
-    home: Path
-    node_id: str
-    server: Server | None = None
-    """None where Ray starts the node"""
-    url: str = ""
-    """of its gateways; empty while they do not run"""
+    def __init__(self, number: int, disk: Path) -> None:
+        self.number = number
+        self.name = f"machine-{number}"
+        self.address = f"{NETWORK}.{number}"
+        self.disk = disk
+        (disk / "home").mkdir(parents=True)
+        self._init: subprocess.Popen[str] | None = None
+        self._commands: list[subprocess.Popen[bytes]] = []
+        self.server: subprocess.Popen[bytes] | None = None
+        self.boot()
 
-
-@dataclass(frozen=True, kw_only=True)
-class NodeKill:
-    """A node that was killed, and when: monotonic."""
-
-    machine: Machine
-    url: str
-    led: bool
-    had_ray_head: bool
-    began: float
-    ended: float
-    """then nothing of it ran any more"""
-    processes: int
-
-
-class _Ray:
-    """Ray's nodes: see ray_machines.py."""
-
-    def __init__(self, folder: Path, homes: dict[str, Path]) -> None:
-        program = Path(__file__).with_name("ray_machines.py")
-        pairs = [f"{host}={home}" for host, home in homes.items()]
-        self._log = (folder / "ray.log").open("ab")
-        self._process = subprocess.Popen(
-            [sys.executable, str(program), str(folder), *pairs],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self.address = self._process.stdout.readline().strip()
-        if not self.address:
-            self.close()
-            raise AssertionError((folder / "ray.log").read_text())
-
-    def order(self, order: str, host: str) -> Any:
-        self._process.stdin.write(f"{order} {host}\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, "Ray's nodes have ended"
-        return json.loads(answer)
-
-    def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait(START_SECONDS)
-        self._process.stdout.close()
-        self._log.close()
-
-
-class Machines:
-    """Clients of any gateway that runs, and the death of nodes."""
-
-    def __init__(self, machines: list[Machine], ray: _Ray, database: Database) -> None:
-        self.all = machines
-        self._ray = ray
-        self._database = database
-        self._turns = itertools.count()
-
-    # What `support.sure_endpoint` and `support.deploy` know of a server
+    @property
+    def home(self) -> Path:
+        """Sagehen's home there, as the test sees it."""
+        return self.disk / "home" / ".sagehen"
 
     @property
     def url(self) -> str:
-        urls = self.urls
-        return urls[next(self._turns) % len(urls)]
-
-    @property
-    def urls(self) -> list[str]:
-        return [machine.url for machine in self.all if machine.url]
+        return (self.home / "run" / "address").read_text()
 
     @property
     def bearer(self) -> dict[str, str]:
-        token = (self.all[0].home / "token").read_text()
-        return {"Authorization": f"Bearer {token}"}
+        return {"Authorization": f"Bearer {(self.home / 'token').read_text()}"}
 
-    def client(self, service: str, **config: Any) -> "AnyClient":
-        return AnyClient(self, service, config)
+    def configure(self, **settings: str | dict[str, str]) -> None:
+        """Writes sagehen.toml there."""
+        self.home.mkdir(mode=0o700, exist_ok=True)
+        lines = [f"{name} = {_toml(value)}\n" for name, value in settings.items()]
+        (self.home / "sagehen.toml").write_text("".join(lines))
 
-    def client_at(self, url: str, service: str, **config: Any) -> Any:
-        keys = json.loads((self.all[0].home / "credentials.json").read_text())
+    def boot(self) -> None:
+        command = ["unshare", *NAMESPACES, "--fork", "--mount-proc", "--kill-child"]
+        script = ["sh", "-c", BOOT, "init", str(self.disk), self.name]
+        with (self.disk / "boot.log").open("w") as errors:
+            self._init = subprocess.Popen(
+                [*command, *script],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        assert self._init.stdout is not None
+        booted = self._init.stdout.readline()
+        assert booted, (self.disk / "boot.log").read_text()
+        pid = str(self._pid())
+        _ip("link", "add", self._cable, "type", "veth", "peer", "name", "eth0", "netns", pid)
+        self.run("ip", "addr", "add", f"{self.address}/24", "dev", "eth0")
+        self.run("ip", "link", "set", "eth0", "up")
+        _ip("link", "set", self._cable, "master", BRIDGE, "up")
+        self.run("ip", "route", "add", "default", "via", OUTSIDE)
+
+    def power_off(self) -> None:
+        """As if the plug were pulled: nobody hears of it. Only the disk stays."""
+        if self._init is None:
+            return
+        self.unplug()
+        os.kill(self._pid(), signal.SIGKILL)
+        self._init.communicate()
+        for each in self._commands:
+            each.wait(SECONDS)
+        self._commands.clear()
+        self._init = None
+        # The namespace, and with it the cable, may outlive its last process for a moment.
+        with suppress(subprocess.CalledProcessError):
+            _ip("link", "delete", self._cable)
+
+    def unplug(self) -> None:
+        """Takes the cable of its network away: what is sent is lost."""
+        _ip("link", "set", self._cable, "down")
+
+    def plug_in(self) -> None:
+        _ip("link", "set", self._cable, "up")
+
+    def start(self, *command: str, log: str = "log", **environment: str) -> subprocess.Popen[bytes]:
+        """Starts a command there, with its output in a file of the disk."""
+        with (self.disk / log).open("ab") as output:
+            started = subprocess.Popen(
+                [*self._enter(), *command],
+                env=self.environment(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        self._commands.append(started)
+        return started
+
+    def run(self, *command: str, check: bool = True, **environment: str) -> str:
+        """Returns what a command prints there."""
+        told = subprocess.run(
+            [*self._enter(), *command],
+            env=self.environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert told.returncode == 0 or not check, told.stdout
+        return told.stdout
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The environment of a user there, who has this Python on the PATH."""
+        own = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": HOME}
+        mine = clean_environment()
+        for name in ("TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR"):
+            mine.pop(name, None)
+        return mine | own | ONE_GATEWAY | dict(more or {})
+
+    def up(self, *arguments: str, wait: bool = True, **environment: str) -> None:
+        """Runs `sagehen up` with these arguments, until `down` or `power_off`."""
+        (self.home / "run" / "address").unlink(missing_ok=True)
+        self.server = self.start(SAGEHEN, "up", *arguments, log="up.log", **environment)
+        if wait:
+            self.wait_until_up()
+
+    def wait_until_up(self) -> None:
+        def is_up() -> bool:
+            assert self.server is not None
+            assert self.server.poll() is None, (self.disk / "up.log").read_text()
+            return (self.home / "run" / "address").exists()
+
+        eventually(is_up)
+
+    def down(self) -> int:
+        """Ends the server as Ctrl-C would; returns its exit status."""
+        assert self.server is not None
+        self.signal(self.server, signal.SIGINT)
+        return self.server.wait(SECONDS)
+
+    def signal(self, started: subprocess.Popen[bytes], number: int) -> None:
+        """To a command that was started there."""
+        for pid in children(started.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def client(self, service: str, region: str = "us-east-1", **config: Any) -> Any:
+        """A boto3 client of the server there; errors are not retried unless `config` says so."""
+        keys = json.loads((self.home / "credentials.json").read_text())
         return boto3.client(
             service,
-            endpoint_url=url,
+            endpoint_url=self.url,
             aws_access_key_id=keys["access_key"],
             aws_secret_access_key=keys["secret_key"],
-            region_name="us-east-1",
+            region_name=region,
             config=Config(**{"retries": {"max_attempts": 0}, **config}),
         )
 
-    # Nodes
+    @property
+    def _cable(self) -> str:
+        return f"machine{self.number}"
 
-    def status(self) -> dict[str, dict[str, Any]]:
-        """What `sagehen cluster status --json` shows, by node; empty while nobody answers."""
-        for machine in self.all:
-            if machine.server is not None and machine.url:
-                with contextlib.suppress(SagehenError):
-                    shown = run_command("cluster", "status", "--json", "--home", machine.home)
-                    if shown.status == 0:
-                        return {node["id"]: node for node in json.loads(shown.stdout)["nodes"]}
-        return {}
+    def _pid(self) -> int:
+        """Of the machine's first process, as the test sees it."""
+        assert self._init is not None, f"{self.name} is off"
+        (pid,) = children(self._init.pid)
+        return pid
 
-    def leader(self) -> Machine | None:
-        with contextlib.suppress(SQLAlchemyError):
-            with self._database.read() as connection:
-                look = leader_row.look_at(connection)
-            for machine in self.all:
-                if look is not None and look.holder.endswith(f":{machine.home}"):
-                    return machine
-        return None
-
-    def are_whole(self) -> bool:
-        """Whether all nodes answer; notes their gateways' addresses."""
-        nodes = self.status()
-        if not all(nodes.get(machine.node_id, {}).get("pids") for machine in self.all):
-            return False
-        for machine in self.all:
-            if not machine.url:
-                url = f"http://{nodes[machine.node_id]['address']}"
-                machine.url = url if _is_healthy(url) else ""
-        return all(machine.url for machine in self.all)
-
-    def kill(self, machine: Machine) -> NodeKill:
-        """Kills all processes of a node, Sagehen's and Ray's."""
-        found: list[dict[str, dict[str, Any]]] = []
-
-        def is_described() -> bool:
-            found[:] = [self.status()]
-            return bool(found[0].get(machine.node_id, {}).get("pids"))
-
-        eventually(is_described)
-        leader = self.leader()
-        pids = [*found[0][machine.node_id]["pids"], *self._ray.order("pids", machine.host)]
-        pids = list(dict.fromkeys(pids))
-        url, machine.url = machine.url, ""
-        began = time.monotonic()
-        # First none of them goes on: else one would see another die, as on no machine that is lost.
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
-        ended = time.monotonic()
-        if machine.server is not None:
-            machine.server.process.wait()
-        return NodeKill(
-            machine=machine,
-            url=url,
-            led=leader is machine,
-            had_ray_head=machine is self.all[0],
-            began=began,
-            ended=ended,
-            processes=len(pids),
-        )
-
-    def start(self, machine: Machine) -> None:
-        """Starts a killed node again."""
-        self._ray.order("start", machine.host)
-        if machine.server is not None:
-            machine.server.start()
-            machine.url = machine.server.url
-
-    def keep_logs(self) -> None:
-        """For what a long run finds."""
-        if folder := os.environ.get("MACHINE_KILL_LOGS"):
-            for machine in self.all:
-                shutil.copytree(machine.home / "logs", Path(folder, machine.host))
+    def _enter(self) -> list[str]:
+        return ["nsenter", f"--target={self._pid()}", *NAMESPACES, f"--wdns={HOME}"]
 
 
-class AnyClient:
-    """boto3's clients of all gateways: calls go to one of them in turn, and are not repeated."""
+class MachinesNetwork:
+    """The bridge between machines; `machine(n)` turns on the one at 10.77.0.n."""
 
-    def __init__(self, machines: Machines, service: str, config: dict[str, Any]) -> None:
-        self._machines = machines
-        self._make = lambda url: machines.client_at(url, service, **config)
-        self._clients: dict[str, Any] = {}
+    def __init__(self, disks: Path) -> None:
+        self._disks = disks
+        self._made: dict[int, Machine] = {}
+        # Else it would be that of a machine, which would go with it, while others remember it.
+        _ip("link", "add", BRIDGE, "address", "02:00:00:00:00:fe", "type", "bridge")
+        _ip("addr", "add", f"{OUTSIDE}/24", "dev", BRIDGE)
+        _ip("link", "set", BRIDGE, "up")
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        def call(*args: Any, **params: Any) -> Any:
-            url = self._machines.url
-            if url not in self._clients:
-                self._clients[url] = self._make(url)
-            return getattr(self._clients[url], name)(*args, **params)
+    def machine(self, number: int) -> Machine:
+        if number not in self._made:
+            self._made[number] = Machine(number, self._disks / str(number))
+        return self._made[number]
 
-        return call
-
-
-def persistently(call: Callable[[], Any], seconds: float = 240) -> Any:
-    """What a call answers that may be repeated, as soon as somebody does."""
-    found: list[Any] = []
-
-    def is_answered() -> bool:
-        with contextlib.suppress(ClientError, BotoCoreError):
-            found.append(call())
-        return bool(found)
-
-    eventually(is_answered, seconds)
-    return found[0]
-
-
-def _is_healthy(url: str) -> bool:
-    """As a load balancer asks before it sends anything."""
-    with contextlib.suppress(OSError, HTTPException):
-        return ask(f"{url}/_sagehen/health").status == 200
-    return False
-
-
-def _node_id(server: Server) -> str:
-    return (server.home / "cluster" / "node-id").read_text()
+    def close(self) -> None:
+        for each in self._made.values():
+            each.power_off()
 
 
 @contextmanager
-def running_machines(
-    make_server: Callable[..., Server], outside: Server, **settings: str
-) -> Iterator[Machines]:
-    """Returns when all three nodes are ready. `outside` keeps the objects; `make_server` stops the
-    servers that it makes."""
-    outside.client("s3").create_bucket(Bucket="cluster")
-    keys = outside.env
-    options = {
-        "endpoint": outside.url,
-        "access_key_id": keys["AWS_ACCESS_KEY_ID"],
-        "secret_access_key": keys["AWS_SECRET_ACCESS_KEY"],
-        "region": "us-east-1",
-        "virtual_hosted_style_request": "false",
-    }
-    folder = Path(tempfile.mkdtemp(prefix="sgh-"))
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        url = stack.enter_context(running_postgres())
-        # A server's home is known when it is made; only the third node takes its own from Ray.
-        homes = {host: folder / f"home-{host}" for host in HOSTS}
-        ray = _Ray(folder, homes)
-        stack.callback(ray.close)
-        shared = {
-            "cluster": ray.address,
+def machines_network() -> Iterator[MachinesNetwork]:
+    """All machines are gone afterwards."""
+    _need_machines()
+    disks = Path(tempfile.mkdtemp(prefix="sgm-"))
+    try:
+        with own_network():
+            network = MachinesNetwork(disks)
+            try:
+                yield network
+            finally:
+                network.close()
+    finally:
+        shutil.rmtree(disks, ignore_errors=True)
+
+
+@contextmanager
+def shared_stores() -> Iterator[dict[str, str | dict[str, str]]]:
+    """PostgreSQL and S3 on the bridge, as settings of all machines. Another server is the S3."""
+    with running_postgres(OUTSIDE, f"{NETWORK}.0/24") as url, server_maker() as make_server:
+        keeper = make_server(gates=False, host=OUTSIDE)
+        keeper.client("s3").create_bucket(Bucket="cluster")
+        options = {
+            "endpoint": keeper.url,
+            "access_key_id": keeper.env["AWS_ACCESS_KEY_ID"],
+            "secret_access_key": keeper.env["AWS_SECRET_ACCESS_KEY"],
+            "region": "us-east-1",
+            "virtual_hosted_style_request": "false",
+        }
+        yield {
             "database_url": url,
             "object_store_url": "s3://cluster/kept",
-            "object_store_options": json.dumps(options),
-            **settings,
+            "object_store_options": options,
         }
-        first = make_server(**shared, host=HOSTS[0])
-        token = run_command("cluster", "token", "--home", first.home).stdout.strip()
-        second = make_server(**shared, host=HOSTS[1], cluster_token=token)
-        database = Database(url)
-        stack.callback(database.close)
-        machines = Machines(
-            [
-                *(
-                    Machine(host, server.home, _node_id(server), server, url=server.url)
-                    for host, server in zip(HOSTS, (first, second), strict=False)
-                ),
-                Machine(HOSTS[2], homes[HOSTS[2]], f"node-{HOSTS[2].replace('.', '-')}"),
-            ],
-            ray,
-            database,
-        )
-        for server in (first, second):
-            stack.callback(server.stop)
-        stack.callback(machines.keep_logs)
-        eventually(machines.are_whole, START_SECONDS)
-        yield machines
+
+
+def _toml(value: str | dict[str, str]) -> str:
+    if isinstance(value, str):
+        return json.dumps(value)
+    return "{ " + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + " }"
+
+
+def _ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)

@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from sagehen.base.clock import Clock
@@ -14,6 +15,7 @@ from sagehen.http1.handoff import receive_socket
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
+    "Connector",
     "Pool",
     "Tls",
     "Waiter",
@@ -46,6 +48,15 @@ class Tls(NamedTuple):
     server_name: str
 
 
+class Connector(Protocol):
+    """Opens a connection to an address."""
+
+    async def __call__(
+        self, address: str, make: Callable[[], Connection], clock: Clock
+    ) -> Connection:
+        """Raises OSError: then nothing was sent."""
+
+
 class Waiter(Protocol):
     """A request that waits for a connection."""
 
@@ -61,13 +72,19 @@ class Pool:
     Args:
         reuses_connections: for several requests, one after the other.
         tls: of a TCP address; then the peer is a server of ours, too.
+        connector: for addresses that only it knows; without `tls`.
     """
 
     def __init__(
-        self, address: str, clock: Clock, reuses_connections: bool = True, tls: Tls | None = None
+        self,
+        address: str,
+        clock: Clock,
+        reuses_connections: bool = True,
+        tls: Tls | None = None,
+        connector: Connector | None = None,
     ) -> None:
         self._reuses_connections = reuses_connections
-        self._tls = tls
+        self._connector: Connector = connector or partial(open_connection, tls=tls)
         self._address = address
         self._clock = clock
         self._idle: list[ClientConnection] = []
@@ -76,6 +93,7 @@ class Pool:
         self._open: set[ClientConnection] = set()
         self._closed = False
         self._is_local = address.startswith("unix:")
+        self._is_direct = self._is_local and connector is None
         is_ours = self._is_local or tls is not None
         self._idle_seconds = IDLE_OURS_SECONDS if is_ours else IDLE_TCP_SECONDS
 
@@ -159,12 +177,10 @@ class Pool:
     async def _connect(self) -> None:
         # A Unix socket connects at once: a time-out would only measure that this process was not
         # given the processor, and refuse what can be served.
-        timeout = None if self._is_local else CONNECT_TIMEOUT_SECONDS
+        timeout = None if self._is_direct else CONNECT_TIMEOUT_SECONDS
         try:
             async with asyncio.timeout(timeout):
-                connection = await open_connection(
-                    self._address, self._make, self._clock, self._tls
-                )
+                connection = await self._connector(self._address, self._make, self._clock)
         except OSError:  # includes TimeoutError
             self._refuse_waiting()
             return
@@ -189,8 +205,8 @@ class Pool:
 
 
 async def open_connection(
-    address: str, make: Callable[[], ClientConnection], clock: Clock, tls: Tls | None = None
-) -> ClientConnection:
+    address: str, make: Callable[[], Connection], clock: Clock, tls: Tls | None = None
+) -> Connection:
     """`address`: as of `Pool`, or `link:/path`, whose socket takes HTTP, too. Raises OSError."""
     loop = asyncio.get_running_loop()
     kind, _, target = address.partition(":")
@@ -233,13 +249,11 @@ async def _past_full_backlog(
     raise ConnectionRefusedError
 
 
-async def _receive_connection(path: str, make: Callable[[], ClientConnection]) -> ClientConnection:
+async def _receive_connection(path: str, make: Callable[[], Connection]) -> Connection:
     return await _adopt(await receive_socket(path), make)
 
 
-async def _adopt(
-    connected: socket.socket, make: Callable[[], ClientConnection]
-) -> ClientConnection:
+async def _adopt(connected: socket.socket, make: Callable[[], Connection]) -> Connection:
     try:
         _, connection = await asyncio.get_running_loop().create_connection(make, sock=connected)
     except BaseException:

@@ -22,6 +22,7 @@ from sagehen.frame.routes import (
 )
 from sagehen.services.sagemaker.hosting.reconciler.columns import routed_instances, with_columns
 from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_DRAIN_SECONDS, Reports
+from sagehen.services.sagemaker.hosting.reconciler.rows import EndpointRows
 from sagehen.services.sagemaker.hosting.records import (
     SERVING,
     EndpointRecord,
@@ -35,6 +36,7 @@ __all__ = [
     "InstanceAddresses",
     "RouteFile",
     "build_routes",
+    "route_of",
     "routed_ids",
 ]
 
@@ -100,7 +102,7 @@ def _from_report(report: InstanceReport) -> InstanceRoute | None:
 
 def build_routes(
     endpoints: Iterable[EndpointRecord],
-    instances: Mapping[str, Sequence[InstanceRecord]],
+    instances: Mapping[str, tuple[InstanceRecord, ...]],
     reports: Reports | None,
     before: Mapping[str, Route],
     stores: StoreStates = NO_STORES,
@@ -114,12 +116,23 @@ def build_routes(
         reserved: columns of instances that leave.
     """
     addresses = InstanceAddresses(reports, routed_instances(before))
+    rows = EndpointRows({endpoint.name: endpoint for endpoint in endpoints}, instances)
     routes = {
-        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), addresses, stores)
-        for endpoint in endpoints
-        if endpoint.status in SERVING and endpoint.current is not None
+        name: route
+        for name in rows.endpoints
+        if (route := route_of(name, rows, addresses, stores)) is not None
     }
     return with_columns(routes, before, reserved)
+
+
+def route_of(
+    name: str, rows: EndpointRows, addresses: InstanceAddresses, stores: StoreStates
+) -> Route | None:
+    """Returns an endpoint's route without columns; None while it does not serve."""
+    endpoint = rows.endpoints.get(name)
+    if endpoint is None or endpoint.status not in SERVING or endpoint.current is None:
+        return None
+    return _route(endpoint, rows.instances.get(name, ()), addresses, stores)
 
 
 def _route(
@@ -220,6 +233,8 @@ class RouteFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._published = _read(path)
+        self._encoded: dict[str, tuple[Route, msgspec.Raw]] = {}
+        """each route with its JSON: those that stay are not encoded again"""
 
     @property
     def routes(self) -> dict[str, Route]:
@@ -261,11 +276,23 @@ class RouteFile:
         if before is not None and table == replace(before, version=version):
             return False
         temporary = self._path.with_name(self._path.name + ".new")
-        temporary.write_bytes(msgspec.json.encode(table))
+        temporary.write_bytes(self._encode(table))
         os.replace(temporary, self._path)
         self._published = table
         log.info("Routes were published.", extra={"action": "publish_routes", "version": version})
         return True
+
+    def _encode(self, table: RouteTable) -> bytes:
+        before, self._encoded = self._encoded, {}
+        for name, route in table.routes.items():
+            known = before.get(name)
+            if known is None or known[0] is not route:
+                known = route, msgspec.Raw(msgspec.json.encode(route))
+            self._encoded[name] = known
+        values = {name: getattr(table, name) for name in table.__struct_fields__}
+        return msgspec.json.encode(
+            {**values, "routes": {name: raw for name, (_, raw) in self._encoded.items()}}
+        )
 
 
 def _read(path: Path) -> RouteTable | None:
