@@ -49,6 +49,11 @@ def _write_to_stderr(text: str) -> None:
     sys.stderr.flush()
 
 
+def _knows_endpoints(routes: Routes) -> bool:
+    routes.refresh()
+    return routes.are_known
+
+
 def _name(home: Home) -> str:
     """Returns this process's name in its reports: gateways of other nodes may have its number."""
     try:
@@ -113,9 +118,11 @@ def make_gateway(
         end_reason=partial(_end_reason, home),
         random=rng.random,
     )
-    server = GatewayServer(
-        RequestDispatcher(context, control, leader), clock, rng, ClientLimits.of(settings), hits
-    )
+    # A control knows the endpoints of its own machine before it answers; a cluster's nodes are sent
+    # their table, some time after they have started.
+    is_ready = partial(_knows_endpoints, routes) if cluster is not None else lambda: True
+    dispatcher = RequestDispatcher(context, control, leader, is_ready)
+    server = GatewayServer(dispatcher, clock, rng, ClientLimits.of(settings), hits)
     if cluster is not None:
         cluster.open_door(context, routes)
     return Gateway(

@@ -29,6 +29,9 @@ MAX_BUFFERED_BYTES = 16 * 1024
 """smaller answers are sent whole or not at all: boto3 takes an answer that breaks off after its
 head for an empty success"""
 
+MAX_REPEATED_BYTES = 16 * 1024
+"""of a body that is kept until its answer begins"""
+
 
 class ControlProxy:
     """Streams one request to control, and the answer back."""
@@ -37,9 +40,10 @@ class ControlProxy:
         "_buffer",
         "_buffered_head",
         "_chunked",
-        "_early_body",
         "_exchange",
         "_pool",
+        "_repeatable",
+        "_sent_body",
         "_upstream",
     )
 
@@ -47,7 +51,10 @@ class ControlProxy:
         self._exchange = exchange
         self._pool = pool
         self._upstream: ClientConnection | None = None
-        self._early_body: list[bytes] = []
+        self._sent_body: list[bytes] = []
+        """what came before the connection, and while `_repeatable` all that was sent"""
+        self._repeatable = True
+        """on another connection, once, while the body is small"""
         self._buffered_head: tuple[int, bytes, int] | None = None
         """status, fields and length of a buffered answer"""
         self._buffer: list[bytes] = []
@@ -63,12 +70,22 @@ class ControlProxy:
             self._exchange.channel.hold()
 
     def body(self, data: bytes) -> None:
-        if self._upstream is None:
-            self._early_body.append(data)
-        elif self._chunked:
-            self._upstream.write_all([b"%x\r\n" % len(data), data, b"\r\n"])
+        if self._upstream is None or self._repeatable:
+            self._sent_body.append(data)
+        if self._upstream is not None:
+            self._write_body(self._upstream, data)
+            self._keep_only_small()
+
+    def _write_body(self, upstream: ClientConnection, data: bytes) -> None:
+        if self._chunked:
+            upstream.write_all([b"%x\r\n" % len(data), data, b"\r\n"])
         else:
-            self._upstream.write(data)
+            upstream.write(data)
+
+    def _keep_only_small(self) -> None:
+        if not self._repeatable or sum(map(len, self._sent_body)) > MAX_REPEATED_BYTES:
+            self._repeatable = False
+            self._sent_body.clear()
 
     def whole(self) -> None:
         if self._upstream is not None and self._chunked:
@@ -94,9 +111,9 @@ class ControlProxy:
         self._upstream = upstream
         upstream.begin(self, bodiless=self._exchange.method == b"HEAD")
         upstream.write(self._head())
-        for part in self._early_body:
-            self.body(part)
-        self._early_body.clear()
+        for part in self._sent_body:
+            self._write_body(upstream, part)
+        self._keep_only_small()
         if self._exchange.is_whole:
             self.whole()
         self._exchange.channel.release()
@@ -139,9 +156,13 @@ class ControlProxy:
         self._exchange.end_answer()
 
     def answer_breaks(self) -> None:
-        self._upstream = None
+        upstream, self._upstream = self._upstream, None
         if self._exchange.begun:
             self._exchange.channel.abort()
+        elif upstream is not None and upstream.not_begun and self._repeatable:
+            # Control closed an idle connection at this moment, or was started again.
+            self._repeatable = False
+            self.begin()
         else:
             self._answer_unavailable()
 

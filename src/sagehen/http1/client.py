@@ -196,8 +196,11 @@ class ClientConnection(asyncio.Protocol):
         A peer may refuse a request, answer and close while the body is being written. The write
         then fails, and the event loop forgets data that is still in the socket.
         """
+        peer = self.transport.get_extra_info("socket")
+        if peer is None:
+            return  # uvloop's TLS has let go of it
         try:
-            descriptor = self.transport.get_extra_info("socket").fileno()
+            descriptor = peer.fileno()
             # Bounded by the socket's buffer: nobody writes into it any more.
             while self._receiver is not None and not self._ended:
                 piece = os.read(descriptor, MAX_PIECE_BYTES)

@@ -93,6 +93,7 @@ class Pool:
         self._open: set[ClientConnection] = set()
         self._closed = False
         self._is_local = address.startswith("unix:")
+        self._is_direct = self._is_local and connector is None
         is_ours = self._is_local or tls is not None
         self._idle_seconds = IDLE_OURS_SECONDS if is_ours else IDLE_TCP_SECONDS
 
@@ -174,8 +175,11 @@ class Pool:
         task.add_done_callback(self._connects.discard)
 
     async def _connect(self) -> None:
+        # A Unix socket connects at once: a time-out would only measure that this process was not
+        # given the processor, and refuse what can be served.
+        timeout = None if self._is_direct else CONNECT_TIMEOUT_SECONDS
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+            async with asyncio.timeout(timeout):
                 connection = await self._connector(self._address, self._make, self._clock)
         except OSError:  # includes TimeoutError
             self._refuse_waiting()

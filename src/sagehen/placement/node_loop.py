@@ -97,12 +97,15 @@ class NodeLoop:
             self._silent_since.clear()
             await self._fleet.stand_down()
             return
+        # First: heartbeats keep the jobs of all nodes alive, and a source that is away, for example
+        # because it died with the machine of the last leader, takes its time.
+        await self._fleet.set_nodes(records)
         if self._source is not None:
             changed = await self._source.update(records)
             if changed:
                 await in_thread(lambda: self._put(changed))
                 records = await in_thread(self._read)
-        await self._fleet.set_nodes(records)
+                await self._fleet.set_nodes(records)
         await self._note_seen(records, epoch)
 
     def _read(self) -> list[NodeRecord]:

@@ -1,8 +1,31 @@
 """What is not an invocation goes to control as it is, and comes back as it is."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
+
+from sagehen.gateway.control_proxy import ControlProxy
+from sagehen.gateway.control_unavailable import ControlUnavailable
+from sagehen.gateway.dispatch import RequestDispatcher
+from sagehen.gateway.leader_proxy import Leader
+from sagehen.http1.pool import Pool
+from support.clock import HandClock
+
+
+@pytest.mark.parametrize(
+    ("is_ready", "handler"), [(False, ControlUnavailable), (True, ControlProxy)]
+)
+def test_a_gateway_that_knows_no_endpoints_yet_is_not_healthy(is_ready, handler):
+    """Whatever control says, which for some gateways of a cluster is on another machine."""
+    pool, leader = Pool("unix:/nowhere", HandClock()), Leader(HandClock())
+    dispatcher = RequestDispatcher(None, pool, leader, lambda: is_ready)
+
+    def handler_of(target):
+        return type(dispatcher(SimpleNamespace(target=target, method=b"GET", headers=[])))
+
+    assert handler_of(b"/_sagehen/health?x") is handler
+    assert handler_of(b"/_sagehen/status") is ControlProxy
 
 
 async def ask(house, request, head_only=False):

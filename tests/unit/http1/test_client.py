@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -142,6 +143,18 @@ async def test_half_an_answer_breaks_off(refused, answer):
     assert told[-1] == "breaks"
     assert upstream.broken
     assert not upstream.not_begun
+
+
+def test_a_reset_of_an_encrypted_connection_is_told():
+    """Where uvloop knows the socket no more; else the request would wait for ever."""
+    lost, told = [], Told()
+    connection = ClientConnection(lambda _: None, lost.append)
+    connection.connection_made(SimpleNamespace(get_extra_info=lambda name: None))
+    connection.begin(told)
+    connection.connection_lost(ConnectionResetError())
+    assert told.events == ["breaks"]
+    assert lost == [connection]
+    assert not connection.not_begun, "a machine that died may have begun it"
 
 
 @pytest.mark.parametrize(("rest", "is_free"), [(b"", False), (b"half", False), (b"halves", True)])

@@ -1,6 +1,7 @@
 """The connections to one address."""
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -38,6 +39,21 @@ async def test_a_connection_that_has_just_ended_is_given_to_nobody(house, echo, 
     assert second.upstream is not first.upstream
     pool._freed(second.upstream)
     assert pool.take(first) is second.upstream
+    pool.abort()
+
+
+async def test_who_had_no_processor_while_it_connected_is_connected(
+    house, echo, eventually, monkeypatch
+):
+    fake = await house.fake(echo)
+    pool, waiting = Pool(fake.address, house.clock), Waiting()
+    monkeypatch.setattr("sagehen.http1.pool.CONNECT_TIMEOUT_SECONDS", 0.001)
+    pool.take(waiting)
+    await asyncio.sleep(0)
+    # The process stands still; then its loop finds the time-out and the connection.
+    time.sleep(0.01)  # noqa: ASYNC251
+    await eventually(lambda: waiting.upstream or waiting.was_refused)
+    assert not waiting.was_refused
     pool.abort()
 
 

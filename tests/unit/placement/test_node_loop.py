@@ -144,6 +144,20 @@ async def test_a_leader_whose_clock_is_ahead_forgets_no_node_that_it_has_not_ask
     assert set(house.rows()) == {"own", "a"}
 
 
+async def test_a_new_leader_asks_its_nodes_before_the_source(house):
+    """Ray may have died with the last leader; jobs end when nobody renews their lease for 8 s."""
+    asked = []
+
+    async def away(records):
+        asked.append(set(house.fleet.records or ()))
+        return ()
+
+    house.update = away
+    house.change(store.put, node_record("a"))
+    await house.loop.turn()
+    assert asked == [{"own", "a"}]
+
+
 async def test_a_source_that_is_away_ends_no_turn_for_good(house):
     async def away(records):
         raise Unavailable("Ray is away")

@@ -106,6 +106,20 @@ async def test_a_machine_with_a_server_gets_no_second_agent(source, ray, clock):
     assert ray.orders[-1].stop_agents == ("r2",)
 
 
+async def test_a_server_that_comes_back_with_its_machine_finds_no_agent_there(source, ray, clock):
+    """Ray is there first, as a new node."""
+    other = node_record("other", has_control=True, ray_id="r2", agent_address="10.0.0.2:7000")
+    await source.update([SERVER, other])
+    ray.has("r3", "10.0.0.2")
+    await source.update([SERVER, other])
+    clock.advance(60)
+    await source.update([SERVER, other])
+    assert not any(orders.start_agents for orders in ray.orders)
+    # The server's row is forgotten when it has been away for long.
+    await source.update([SERVER])
+    assert set(ray.orders[-1].start_agents) == {"r3"}
+
+
 async def test_what_runs_or_waits_is_reserved_and_repeated_now_and_then(source, ray, clock, wanted):
     wanted += [("i-1", NEEDED, "server"), ("i-2", NEEDED, "")]
     await source.update([SERVER])
