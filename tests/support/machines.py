@@ -224,9 +224,9 @@ class Machine:
         """Whether a process of what was started there has the text in its command line."""
         if self._init is None:
             return False
-        for top in (self._init, *self._commands):
+        for pid in (self._init.pid, *(each.pid for each in self._commands)):
             with suppress(psutil.NoSuchProcess):
-                for each in psutil.Process(top.pid).children(recursive=True):
+                for each in psutil.Process(pid).children(recursive=True):
                     with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
                         if any(text in word for word in each.cmdline()):
                             return True
