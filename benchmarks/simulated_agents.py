@@ -26,6 +26,7 @@ from sagehen.agent.changes import Changes
 from sagehen.agent.cluster_app import create_cluster_app
 from sagehen.agent.control_lease import ControlLease
 from sagehen.agent.messages import InstanceList, Sample
+from sagehen.agent.neighbours.holdings import HeldModels
 from sagehen.app.roles.common import serve_on, serving_tls
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import server_context
@@ -202,7 +203,7 @@ async def _cluster_app(node: SimulatedNode, address: str) -> Any:
         )
 
     app = create_app(agent)  # type: ignore[arg-type]
-    return create_cluster_app(app, lease, describe, agent.specs, home.routes)
+    return create_cluster_app(app, lease, describe, agent.specs, home.routes, HeldModels())
 
 
 if __name__ == "__main__":
