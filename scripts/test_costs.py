@@ -21,6 +21,7 @@ TITLES = {
     "files": "files",
     "fixtures": "set-up of shared fixtures, which the file that comes first has in its figure too",
     "tests": "tests",
+    "waits": "tests that wait, also for a processor: seconds of a clock beyond those above",
 }
 
 
@@ -39,7 +40,10 @@ def main() -> int:
 
 def print_costs(costs: Mapping[str, Mapping[str, float]], lines: int) -> None:
     tests = Counter(name.partition("::")[0] for name in costs["tests"])
-    print(f"\n{sum(costs['files'].values()):.0f} s in {tests.total()} tests of {len(tests)} files")
+    print(
+        f"\n{sum(costs['files'].values()):.0f} s in {tests.total()} tests of {len(tests)} files, "
+        f"{sum(costs['servers'].values()):.0f} starts of servers"
+    )
     for kind, title in TITLES.items():
         print(f"\n{title}")
         dearest = sorted(costs[kind].items(), key=lambda named: -named[1])

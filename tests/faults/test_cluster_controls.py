@@ -1,7 +1,9 @@
-"""Two servers of a cluster on one PostgreSQL and one S3: the one that leads is killed."""
+"""Two servers of a cluster on one PostgreSQL and one S3: the one that leads is killed, and the
+gateways of the one that stands by are heard."""
 
 import json
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import psutil
@@ -12,7 +14,7 @@ from sqlalchemy import create_engine
 from sagehen.app.backup import restore_backup, take_backup
 from support.cli import run_command
 from support.cluster import ROOM, cluster_status
-from support.deploy import Deployer
+from support.deploy import Deployer, loads_when
 from support.newer_version import VERSION, make_newer_version
 from support.postgres import running_postgres
 from support.server import Server, eventually
@@ -38,6 +40,7 @@ def shared(server):
             "database_url": url,
             "object_store_url": "s3://cluster/kept",
             "object_store_options": json.dumps(options),
+            "serverless_idle_seconds": "2",
             **ROOM,
             "cluster_leave_seconds": "120",
         }
@@ -101,6 +104,75 @@ def test_another_control_takes_over_with_all_nodes(pair):
     first.start()
     eventually(lambda: sum(bool(node["pids"]) for node in cluster_status(second).values()) == 2)
     assert Deployer(first).invoke("shared") == answer
+
+
+def leader_of(pair):
+    """The server whose control leads, and the other one. The route table says where it is."""
+    first, second = pair
+
+    def of_leader():
+        table = json.loads((first.home / "run" / "routes.json").read_bytes())
+        leading = {key for key, node in table["nodes"].items() if node.get("control_address")}
+        return [
+            each
+            for each in (first, second)
+            if (each.home / "cluster" / "node-id").read_text() in leading
+        ]
+
+    eventually(lambda: len(of_leader()) == 1)
+    (leader,) = of_leader()
+    return leader, second if leader is first else first
+
+
+def variant_of(server, endpoint):
+    """What `sagehen status` says of an endpoint's variant."""
+    shown = json.loads(run_command("status", "--json", "--home", server.home).stdout)
+    (found,) = [each for each in shown["endpoints"] if each["name"] == endpoint]
+    return found["variants"][0]
+
+
+def serverless_at_zero(server, name, script):
+    deploy = Deployer(server)
+    deploy.model(name, script)
+    config = {"MemorySizeInMB": 1024, "MaxConcurrency": 4}
+    variant = {"VariantName": "AllTraffic", "ModelName": name, "ServerlessConfig": config}
+    deploy.sagemaker.create_endpoint_config(EndpointConfigName=name, ProductionVariants=[variant])
+    deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+    assert deploy.settled(name)["EndpointStatus"] == "InService"
+    eventually(lambda: not variant_of(server, name)["instances"])
+
+
+def test_calls_at_a_standby_start_instances_and_keep_them(pair, module_gates):
+    leader, standby = leader_of(pair)
+    gate = module_gates / "loads"
+    gate.touch()
+    serverless_at_zero(leader, "asleep", loads_when(gate, 2.0))
+    there = Deployer(standby)
+    assert there.invoke("asleep") == "[2.0, 4.0]"
+    # All servers show the calls of all; what a standby's gateways count is read by the leader.
+    for server in pair:
+        eventually(lambda server=server: variant_of(server, "asleep")["invocations"] == 1)
+        metrics = server.get("/_sagehen/metrics").decode()
+        assert 'sagehen_invocations_total{endpoint="asleep",variant="AllTraffic"} 1.0' in metrics
+    eventually(lambda: not variant_of(leader, "asleep")["instances"])
+    # So are their logs.
+    logs = [run_command("logs", "asleep", "--home", server.home).stdout for server in pair]
+    assert logs[0] == logs[1] != ""
+    group = {"logGroupName": "/aws/sagemaker/Endpoints/asleep"}
+    events = [server.client("logs").filter_log_events(**group)["events"] for server in pair]
+    assert events[0] == events[1] != []
+
+    # kill -9 of the leader's machine while a call waits at the other one.
+    gate.unlink()
+    with ThreadPoolExecutor() as pool:
+        call = pool.submit(there.invoke, "asleep")
+        eventually(lambda: variant_of(standby, "asleep")["instances"])
+        kill_all(leader)
+        eventually(lambda: leader_of((standby, leader))[0] is standby, 60)
+        assert not call.done()
+        gate.touch()
+        assert call.result() == "[2.0, 4.0]"
+    leader.start()
 
 
 def node_of(server):

@@ -27,7 +27,8 @@ def transform_fn(model, body, content_type, accept):
     return body, "text/plain"
 """
 CALLERS = 6
-BACK_SECONDS = 5
+BACK_SECONDS = 15
+"""generous: some 3 s on a machine that has nothing else to do"""
 
 
 class Calls:
@@ -136,7 +137,7 @@ def test_a_stopped_node_is_left_out_within_seconds_and_comes_back(cluster, wait_
     stopped_at = time.monotonic()
     cluster.nodes[1].signal(signal.SIGSTOP)
     # What the stopped node holds ends when its link is cut; then everybody calls the other one.
-    wait_until(lambda: calls.failed, 30)
+    wait_until(lambda: calls.failed)
     noticed_after = time.monotonic() - stopped_at
     before = len(calls.answered)
     wait_until(lambda: len(calls.answered) > before + 100)

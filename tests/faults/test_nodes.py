@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import boto3
 import pytest
@@ -185,6 +186,120 @@ def test_a_node_is_drained_without_loss(head, nodes, deploy, wait_until):
     unknown = run_command("cluster", "drain", "none", "--home", head.home)
     assert "There is no node none." in unknown.stderr
     deploy.sagemaker.delete_endpoint(EndpointName="drained")
+    wait_until(lambda: not any(instances(head).values()))
+
+
+PRINTING = """
+def model_fn(model_dir):
+    return 2.0
+
+def predict_fn(data, model):
+    print("predicts", data, flush=True)
+    return data * model
+"""
+
+
+def test_logs_of_all_nodes_are_read(head, nodes, deploy, wait_until):
+    """Their homes are elsewhere: they are asked. After its machine, a log is gone by name."""
+    assert deploy.endpoint("speaks", PRINTING, InitialInstanceCount=3)["EndpointStatus"] == (
+        "InService"
+    )
+    before = instances(head)
+    logs = head.client("logs")
+    group = "/aws/sagemaker/Endpoints/speaks"
+    invoke(head, head.url, "speaks")
+
+    def printed():
+        found = logs.filter_log_events(logGroupName=group, filterPattern="predicts")
+        return [event["logStreamName"].rpartition("/")[2] for event in found["events"]]
+
+    wait_until(lambda: len(printed()) == 30)
+    assert set(printed()) == everywhere(head)
+    streams = logs.describe_log_streams(logGroupName=group)["logStreams"]
+    assert {stream["logStreamName"] for stream in streams} == {
+        f"AllTraffic/{each}" for each in everywhere(head)
+    }
+    (there,) = before["node-2"]
+    events = logs.get_log_events(logGroupName=group, logStreamName=f"AllTraffic/{there}")["events"]
+    assert sum("predicts" in event["message"] for event in events) == printed().count(there)
+    shown = run_command("logs", "speaks", "--grep", "predicts", "--home", head.home)
+    assert (shown.status, len(shown.stdout.splitlines())) == (0, 30)
+    # All instances are measured, wherever they are.
+    metrics = head.get("/_sagehen/metrics").decode()
+    assert all(f'instance="{each}"' in metrics for each in everywhere(head))
+
+    nodes[0].kill()
+    wait_until(lambda: not cluster_status(head)["node-2"]["pids"])
+    found = logs.filter_log_events(logGroupName=group)
+    assert found["searchedLogStreams"] == [
+        {"logStreamName": "(all on the machine node-2)", "searchedCompletely": False}
+    ]
+    headers = logs.describe_log_streams(logGroupName=group)["ResponseMetadata"]["HTTPHeaders"]
+    assert headers["x-sagehen-warning"].endswith("that do not answer: node-2")
+    shown = run_command("logs", "speaks", "--home", head.home)
+    assert "Without the logs on machines that do not answer: node-2." in shown.stderr
+
+    def is_named():
+        problems = json.loads(head.get("/_sagehen/status"))["problems"]
+        return any(problem.startswith("Node node-2: It does not answer") for problem in problems)
+
+    wait_until(is_named)
+    deploy.sagemaker.delete_endpoint(EndpointName="speaks")
+    wait_until(lambda: not any(instances(head).values()))
+
+
+HELD = """
+import time
+from pathlib import Path
+
+def model_fn(model_dir):
+    return 2.0
+
+def predict_fn(data, model):
+    Path({begun!r}).touch()
+    while not Path({gate!r}).exists():
+        time.sleep(0.01)
+    return data * model
+"""
+
+
+def test_an_instance_that_leaves_ends_the_requests_of_other_nodes_first(
+    head, nodes, deploy, gates, wait_until
+):
+    """Its requests come through gateways of which none is on control's machine."""
+    gate, begun = gates / "open", gates / "begun"
+    own = next(key for key, node in cluster_status(head).items() if node["head"])
+    for node in (own, nodes[1].node_id):
+        assert run_command("cluster", "drain", node, "--home", head.home).status == 0
+    deploy.endpoint("leaves", HELD.format(gate=str(gate), begun=str(begun)))
+    (old,) = instances(head)[nodes[0].node_id]
+    for node in (own, nodes[1].node_id):
+        run_command("cluster", "drain", node, "--undo", "--home", head.home)
+    wait_until(lambda: old in nodes[1].home.routes.read_text())
+    there = client_of(head, f"http://{nodes[1].addresses['gateway']}", "sagemaker-runtime")
+
+    def call():
+        return there.invoke_endpoint(
+            EndpointName="leaves", Body=b"[1]", ContentType="application/json"
+        )["Body"].read()
+
+    with ThreadPoolExecutor() as pool:
+        held = pool.submit(call)
+        wait_until(begun.exists)
+        deploy.config("leaves-anew")
+        deploy.sagemaker.update_endpoint(EndpointName="leaves", EndpointConfigName="leaves-anew")
+        assert deploy.settled("leaves")["EndpointStatus"] == "InService"
+        control_log = head.home / "logs" / "control.log"
+        drains = f"action=draining endpoint=leaves instance={old}"
+        try:
+            # Otherwise it would have been told to stop, and the request cut off by its agent.
+            wait_until(lambda: drains in control_log.read_text())
+            assert old in instances(head)[nodes[0].node_id]
+        finally:
+            gate.touch()
+        assert held.result() == b"[2.0]"
+    wait_until(lambda: old not in everywhere(head))
+    deploy.sagemaker.delete_endpoint(EndpointName="leaves")
     wait_until(lambda: not any(instances(head).values()))
 
 

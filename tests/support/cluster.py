@@ -27,7 +27,7 @@ from sagehen.placement import store
 from sagehen.placement.records import NodeRecord
 from sagehen.state.database import Database
 from support.cli import run_command
-from support.server import Server, clean_environment, gates_folder
+from support.server import Server, clean_environment, eventually, gates_folder
 from support.state import settings_of
 
 ROOM = {"cluster_cpus": "64", "cluster_memory_gib": "512", "cluster_leave_seconds": "0"}
@@ -148,7 +148,19 @@ def node_maker(server: Server) -> Iterator[Callable[[int], Node]]:
 
 
 def cluster_status(server: Server) -> dict[str, dict[str, Any]]:
-    """What `sagehen cluster status --json` shows, by node."""
-    told = run_command("cluster", "status", "--json", "--home", server.home)
-    assert told.status == 0, told.stderr
-    return {node["id"]: node for node in json.loads(told.stdout)["nodes"]}
+    """What `sagehen cluster status --json` shows, by node, once the server answers in time."""
+    nodes: dict[str, dict[str, Any]] = {}
+
+    def is_shown() -> bool:
+        told = run_command("cluster", "status", "--json", "--home", server.home)
+        if told.status == 0:
+            nodes.update(nodes_of(told.stdout))
+        return told.status == 0
+
+    eventually(is_shown)
+    return nodes
+
+
+def nodes_of(status: str) -> dict[str, dict[str, Any]]:
+    """The nodes in such a JSON, by id."""
+    return {node["id"]: node for node in json.loads(status)["nodes"]}

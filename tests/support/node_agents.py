@@ -10,7 +10,7 @@ from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec
-from sagehen.frame.nodes import LeaseAnswer, NodeDescription, Resources, RunningSpecs
+from sagehen.frame.nodes import LeaseAnswer, ModelList, NodeDescription, Resources, RunningSpecs
 from sagehen.placement.records import NodeRecord
 from support.clock import SteppedClock
 from support.fleet import CONTAINERS
@@ -35,6 +35,8 @@ class FakeNode:
         self.calls: list[tuple[str, str]] = []
         self.refuses: str | None = None
         """Why puts are refused."""
+        self.held_models: list[str] = []
+        self.answer_logs = lambda request: {}
         self.closed = False
         self._version = next(VERSIONS)
         self._changed = asyncio.Event()
@@ -119,11 +121,23 @@ class FakeNode:
             waiting.cancel()
             tiring.cancel()
         self.leases.append((self.clock.monotonic(), request.answered_at))
-        return LeaseAnswer(run_id=self.run_id, answered_at=self.clock.monotonic())
+        return LeaseAnswer(
+            run_id=self.run_id,
+            answered_at=self.clock.monotonic(),
+            models_version=len(self.held_models),
+        )
+
+    async def models(self) -> ModelList:
+        await self._call("models")
+        return ModelList(version=len(self.held_models), models=tuple(self.held_models))
 
     async def put_routes(self, table) -> None:
         await self._call("routes")
         self.tables.append(table)
+
+    async def read_logs(self, request) -> bytes:
+        await self._call("logs")
+        return msgspec.json.encode(self.answer_logs(msgspec.json.decode(request)))
 
     async def instances(self, since=None, wait_seconds=0) -> InstanceList:
         await self._changes(since, wait_seconds)

@@ -9,6 +9,7 @@ TOGETHER = (
     "tests/boto/cli/",
     "tests/boto/sdk/",
     "tests/faults/load/",
+    "tests/system/docker/",
     "tests/system/installed/",
     "tests/system/scripts/",
 )

@@ -245,7 +245,7 @@ class TransformRun:
     async def run(self, spec: RunnerSpec, *containers: Container) -> RunnerEnded:
         """Whatever becomes of the job, nothing is left over."""
         runner = self.start(spec, *containers)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             ended = await runner.run()
         assert runner._window.used == 0
         assert not runner.outputs._open
@@ -264,8 +264,8 @@ class TransformRun:
             self.store,
             self.clock,
             self.messages.append,
-            lambda address, _: by_address[address],
-            self._parameters,
+            connect=lambda address, _: by_address[address],
+            ask_parameters=self._parameters,
         )
         instances = [
             InstanceAddress(instance_id=f"i-{address}", address=address) for address in by_address

@@ -1,6 +1,8 @@
 """Nodes from Ray: a cluster that is there already, and `sagehen up --cluster local:3`."""
 
+import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -43,10 +45,10 @@ def test_each_node_gets_an_agent_and_instances_outlive_a_node(head, wait_until):
     before = instances(head)
     assert [len(each) for each in before.values()] == [1, 1, 1]
     pids = cluster_status(head)["node-127-0-0-3"]["pids"]
-    for pid in pids:
-        psutil.Process(pid).send_signal(signal.SIGSTOP)
-    for pid in pids:
-        psutil.Process(pid).kill()
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):  # It ends with the one that started it.
+                os.kill(pid, number)
     wait_until(lambda: instances(head)["node-127-0-0-3"] == set())
     # The actor is gone with its processes: a new one takes its place, and new instances.
     wait_until(lambda: len(ready(head)) == 3, SECONDS)
@@ -66,8 +68,10 @@ def _below(pid):
 
 
 def _tree(pid):
-    top = psutil.Process(pid)
-    return [top, *top.children(recursive=True)]
+    with contextlib.suppress(psutil.NoSuchProcess):  # It has ended since it was listed.
+        top = psutil.Process(pid)
+        return [top, *top.children(recursive=True)]
+    return []
 
 
 class RayCluster:
@@ -122,10 +126,13 @@ def test_what_runs_is_reserved_in_ray_and_what_waits_is_demand(
     deploy.config("more")
     deploy.sagemaker.create_endpoint(EndpointName="more", EndpointConfigName="more")
     wait_until(lambda: "PENDING" in {each[0] for each in ray_cluster.groups().values()})
-    status = json.loads(head.get("/_sagehen/status"))
-    (waiting,) = [each for each in status["endpoints"] if each["name"] == "more"]
-    (instance,) = waiting["variants"][0]["instances"]
-    assert "InsufficientInstanceCapacity" in instance["failure_reason"]
+
+    def reasons():
+        status = json.loads(head.get("/_sagehen/status"))
+        (waiting,) = [each for each in status["endpoints"] if each["name"] == "more"]
+        return [each["failure_reason"] for each in waiting["variants"][0]["instances"]]
+
+    wait_until(lambda: "InsufficientInstanceCapacity" in str(reasons()))
     assert deploy.status("more") == "Creating"
     deploy.sagemaker.delete_endpoint(EndpointName="four")
     assert deploy.settled("more")["EndpointStatus"] == "InService"

@@ -26,6 +26,7 @@ from sagehen.frame.nodes import (
     EPOCH_HEADER,
     LeaseAnswer,
     LeaseRequest,
+    ModelList,
     NodeDescription,
     RunningSpecs,
 )
@@ -174,6 +175,16 @@ class NodeClient(AgentClient):
         self._pool.close_idle(self._clock.monotonic())
         body = msgspec.json.encode(request)
         return self._decode(await self._send("POST", "/lease", body, timeout_seconds), LeaseAnswer)
+
+    async def models(self) -> ModelList:
+        """Returns the model data that the node has on disk."""
+        return self._decode(await self._request("GET", "/models"), ModelList)
+
+    async def read_logs(self, request: bytes) -> bytes:
+        """Asks for what the node's containers have printed."""
+        answer = await self._request("POST", "/logs", request)
+        self._check(answer)
+        return answer.body
 
     async def put_routes(self, table: bytes) -> None:
         self._check(await self._request("PUT", "/routes", table))

@@ -4,10 +4,11 @@ It is the API of the Unix socket, and more: the node, control's lease and the ro
 request names the epoch of the control that sends it; those of earlier leaders are refused.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,8 +17,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sagehen.agent.app import answer_error, answer_json, read_body
 from sagehen.agent.control_lease import ControlLease
+from sagehen.agent.neighbours.holdings import HeldModels
 from sagehen.base.errors import Invalid, SagehenError
-from sagehen.frame.nodes import EPOCH_HEADER, LeaseRequest, NodeDescription, RunningSpecs
+from sagehen.frame.nodes import (
+    EPOCH_HEADER,
+    LeaseRequest,
+    NodeDescription,
+    NodeRequests,
+    RunningSpecs,
+)
 from sagehen.frame.routes import RouteTable
 
 __all__ = ["RouteTableFile", "create_cluster_app"]
@@ -53,23 +61,35 @@ def create_cluster_app(
     describe: Callable[[], Awaitable[NodeDescription]],
     specs: Callable[[], RunningSpecs],
     routes_file: Path,
+    models: HeldModels,
+    count_requests: Callable[[], NodeRequests] = NodeRequests,
+    of_control: Sequence[Route] = (),
+    for_nodes: Sequence[Route] = (),
 ) -> ASGIApp:
     """Args:
     agent_app: answers all other paths.
+    count_requests: counts the invocations on the node's instances.
     routes_file: which the node's gateways follow.
+    models: what placement prefers this node for.
+    for_nodes: what other nodes ask, who have no epoch.
     """
-    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file))
+    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file), models, count_requests)
     app = Starlette(
         routes=[
             Route("/node", routes.describe_node, methods=["GET"]),
             Route("/specs", routes.list_specs, methods=["GET"]),
             Route("/lease", routes.renew_lease, methods=["POST"]),
             Route("/routes", routes.put_routes, methods=["PUT"]),
+            Route("/models", routes.list_models, methods=["GET"]),
+            *of_control,
             Mount("/", app=agent_app),
         ],
         exception_handlers={SagehenError: answer_error},
     )
-    return _EpochCheck(app, lease)
+    return Starlette(
+        routes=[*for_nodes, Mount("/", app=_EpochCheck(app, lease))],
+        exception_handlers={SagehenError: answer_error},
+    )
 
 
 class _Routes:
@@ -79,11 +99,15 @@ class _Routes:
         describe: Callable[[], Awaitable[NodeDescription]],
         specs: Callable[[], RunningSpecs],
         table: RouteTableFile,
+        models: HeldModels,
+        count_requests: Callable[[], NodeRequests],
     ) -> None:
         self._lease = lease
         self._describe = describe
         self._specs = specs
         self._table = table
+        self._models = models
+        self._count_requests = count_requests
 
     async def describe_node(self, request: Request) -> Response:
         return answer_json(await self._describe())
@@ -92,7 +116,12 @@ class _Routes:
         return answer_json(self._specs())
 
     async def renew_lease(self, request: Request) -> Response:
-        return answer_json(self._lease.renew(await read_body(request, LeaseRequest)))
+        answer = self._lease.renew(await read_body(request, LeaseRequest))
+        known, requests = self._models.version, self._count_requests()
+        return answer_json(replace(answer, models_version=known, requests=requests))
+
+    async def list_models(self, request: Request) -> Response:
+        return answer_json(self._models.list())
 
     async def put_routes(self, request: Request) -> Response:
         body = bytearray()

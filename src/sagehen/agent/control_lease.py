@@ -53,6 +53,8 @@ class ControlLease:
         self._jobs_until = -math.inf
         """monotonic"""
         self._cut_off_at = clock.monotonic() + cut_off_seconds
+        self.on_new_epoch: Callable[[int], None] = lambda _: None
+        """called when another control leads"""
 
     @property
     def lets_jobs_run(self) -> bool:
@@ -69,6 +71,7 @@ class ControlLease:
             draft.write_text(str(epoch))
             draft.replace(self._epoch_file)
             self._epoch = epoch
+            self.on_new_epoch(epoch)
 
     def require_jobs_allowed(self) -> None:
         """Raises Unavailable where jobs may not run now."""

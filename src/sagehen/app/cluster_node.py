@@ -73,7 +73,9 @@ async def _run(start: NodeStart, folder: Path, host: str) -> None:
         write_secret(home.node_id, start.node_id.encode())
         listeners = stack.enter_context(listening(settings))
         port = listeners[0].getsockname()[1]
-        node = stack.enter_context(prepare_node(home, host, port, start.certificate))
+        node = stack.enter_context(
+            prepare_node(home, host, port, settings.cluster_port, start.certificate)
+        )
         create_inflight_table(home.inflight_table, len(listeners))
         roles = (*make_gateways(home, listeners, node), make_agent(node))
         supervisor = Supervisor(roles, settings, dict(os.environ), SYSTEM, umask)

@@ -160,7 +160,7 @@ def _node_of(settings: Settings, home: Home, port: int) -> AbstractContextManage
     if settings.cluster is None:
         return nullcontext()
     join_as_server(settings, home)
-    return prepare_node(home, own_host(settings), port)
+    return prepare_node(home, own_host(settings), port, settings.cluster_port)
 
 
 def _ray(settings: Settings) -> list[Role]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sagehen.base.clock import Clock
@@ -51,6 +51,8 @@ class RequestContext:
     """The `Autoscaler`, which changes desired counts."""
     by_link: bool = False
     """unsigned: the request comes from a link in a message"""
+    warnings: list[str] = field(default_factory=list)
+    """what is missing in the answer, for its header `x-sagehen-warning`"""
 
 
 Operation = Callable[[RequestContext, dict[str, Any]], dict[str, Any]]

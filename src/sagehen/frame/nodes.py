@@ -16,12 +16,15 @@ __all__ = [
     "EPOCH_HEADER",
     "LeaseAnswer",
     "LeaseRequest",
+    "ModelList",
     "NodeDescription",
+    "NodeRequests",
     "Resources",
     "RunningSpecs",
     "check_versions",
     "instance_resources",
     "job_resources",
+    "model_version",
 ]
 
 AGENT_API_VERSIONS = (1,)
@@ -62,6 +65,13 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """The model data that a node has on disk, as `model_version` names it."""
+
+    version: int
+    models: tuple[str, ...]
+
+
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     """An agent's answer about its node."""
 
@@ -86,14 +96,26 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     """control's version"""
 
 
+class NodeRequests(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The invocations in flight on the instances of a node."""
+
+    called: tuple[str, ...] = ()
+    """the routed instances that have some, by id"""
+    leaving: dict[str, int] = {}
+    """the number on each instance that has left the routes, as far as this node has any"""
+
+
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     answered_at: float
     """by the agent's own clock, for the next request only"""
+    models_version: int = 0
+    """of the agent's ModelList; 0: it has none"""
     versions: tuple[int, ...] = (1,)
     """of its API, that the agent speaks"""
     sagehen: str = ""
     """the agent's version"""
+    requests: NodeRequests = NodeRequests()
 
 
 class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +123,11 @@ class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):
 
     instances: tuple[InstanceSpec, ...] = ()
     jobs: tuple[JobSpec, ...] = ()
+
+
+def model_version(url: str, etag: str | None) -> str:
+    """Names model data, and its version where that is known."""
+    return url if etag is None else f"{url}#{etag}"
 
 
 def check_versions(other: "LeaseRequest | LeaseAnswer") -> None:

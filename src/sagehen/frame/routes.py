@@ -107,6 +107,8 @@ class NodeRoute(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`host:port`, where its gateways take requests for its instances"""
     control_address: str = ""
     """the same for requests to the control that leads, where that is on the machine"""
+    agent_address: str = ""
+    """the same for other nodes' agents"""
 
 
 class OfflineRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,6 +140,9 @@ class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     strategy: RoutingStrategy = RoutingStrategy.RANDOM
     multi_model: bool = False
     """one of its containers holds many models"""
+    models_url: str = ""
+    """below which its models are, with the last `/`; empty where there is not just one such
+    place"""
     containers: tuple[ContainerRoute, ...] = ()
     mode: ExecutionMode = ExecutionMode.SERIAL
     offline_results: OfflineRoute | None = None
@@ -161,8 +166,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         return self.variants if self.shadow is None else (*self.variants, self.shadow)
 
 
-class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
-    routes: dict[str, Route]
+class _TableHead(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 0
     """grows with each change, for logs and tests"""
     leader: str | None = None
@@ -175,12 +179,23 @@ class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
     """by node id; empty on one machine"""
 
 
+class RouteTable(_TableHead, frozen=True, kw_only=True):
+    routes: dict[str, Route]
+
+
+class _EncodedTable(_TableHead, frozen=True, kw_only=True):
+    """Reads each route as the JSON that it is: only those that changed are parsed."""
+
+    routes: dict[str, msgspec.Raw]
+
+
 FRESH_SECONDS = 0.001
 """seconds between looks at the file (2 µs each), so that changes show at once"""
 
 
 class RouteFileReader:
-    """Keeps the last table while the file is missing or invalid."""
+    """Keeps the last table while the file is missing or invalid. A route that stays the same stays
+    the same object in the next table."""
 
     def __init__(self, file: Path, clock: Clock) -> None:
         self._file = file
@@ -190,6 +205,7 @@ class RouteFileReader:
         self.is_read = False
         """False: `table` is still empty"""
         self.table = RouteTable(routes={})
+        self._encoded: dict[str, bytes] = {}
 
     def refresh_if_old(self) -> bool:
         now = self._clock.monotonic()
@@ -207,7 +223,7 @@ class RouteFileReader:
                 return False
             # Do not read or log an invalid file again before it is replaced.
             self._file_version = file_version
-            self.table = msgspec.json.decode(self._file.read_bytes(), type=RouteTable)
+            self._parse(self._file.read_bytes())
             self.is_read = True
         except FileNotFoundError:
             return False
@@ -215,3 +231,17 @@ class RouteFileReader:
             log.warning("The route table cannot be read and the last one stays: %s", error)
             return False
         return True
+
+    def _parse(self, content: bytes) -> None:
+        """Raises DecodeError, and then changes nothing."""
+        found = msgspec.json.decode(content, type=_EncodedTable)
+        encoded = {name: bytes(route) for name, route in found.routes.items()}
+        before, known = self._encoded, self.table.routes
+        routes = {
+            name: known[name]
+            if route == before.get(name)
+            else msgspec.json.decode(route, type=Route)
+            for name, route in encoded.items()
+        }
+        head = {name: getattr(found, name) for name in _TableHead.__struct_fields__}
+        self._encoded, self.table = encoded, RouteTable(routes=routes, **head)

@@ -49,6 +49,14 @@ def _write_to_stderr(text: str) -> None:
     sys.stderr.flush()
 
 
+def _name(home: Home) -> str:
+    """Returns this process's name in its reports: gateways of other nodes may have its number."""
+    try:
+        return f"{home.node_id.read_text().strip()}/{os.getpid()}"
+    except FileNotFoundError:
+        return str(os.getpid())
+
+
 def _end_reason(home: Home, instance: RoutedInstance) -> str | None:
     if instance.is_remote:
         return ""  # its node is gone, and knows alone
@@ -71,7 +79,7 @@ def make_gateway(
     """
     control = Pool(f"unix:{home.control_socket}", clock)
     agent = Pool(f"unix:{home.agent_socket}", clock)
-    counters = Counters(str(os.getpid()), clock.now())
+    counters = Counters(_name(home))
     hits = counters.limit_hits
     offline = OfflineStores(home.offline_results)
     starts = Starts(control, clock, lambda: routes.refresh())

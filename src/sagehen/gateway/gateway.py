@@ -10,6 +10,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Unavailable
@@ -322,12 +323,17 @@ class Gateway:
         if report == self._last_report and now - self._last_report_at < UNCHANGED_REPORT_SECONDS:
             return
         try:
-            await call(self._control, "POST", COUNTERS_PATH, report, REPORT_TIMEOUT_SECONDS)
+            answer = await call(
+                self._control, "POST", COUNTERS_PATH, report, REPORT_TIMEOUT_SECONDS
+            )
+            if answer.status != HTTPStatus.NO_CONTENT:
+                raise Unavailable(f"Control answered {answer.status}: {answer.text[:200]}")
         except Unavailable as error:
             self._last_report = b""
             log.debug("The counters could not be reported to control: %s", error)
         else:
             self._last_report, self._last_report_at = report, now
+            self._counters.was_reported = True
 
 
 def _open_more_files() -> None:

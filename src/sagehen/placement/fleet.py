@@ -132,6 +132,7 @@ class Fleet(NodeQuestions):
             node.node_id: NodeRoute(
                 peer_address=node.record.peer_address,
                 control_address=own.get(node.node_id, ""),
+                agent_address=node.record.agent_address,
             )
             for node in self.nodes
         }
@@ -396,5 +397,6 @@ def _has_reported(node: WatchedNode, key: str) -> bool:
     return key in node.instances or key in node.jobs
 
 
-def _use(record: NodeRecord) -> tuple[str, bool]:
-    return record.peer_address, record.takes_work
+def _use(record: NodeRecord) -> tuple[str, str, bool]:
+    """Returns what others make of a node's record."""
+    return record.peer_address, record.agent_address, record.takes_work

@@ -11,7 +11,13 @@ from collections.abc import Awaitable, Callable
 from sagehen import __version__
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, SagehenError
-from sagehen.frame.nodes import AGENT_API_VERSIONS, LeaseAnswer, LeaseRequest, check_versions
+from sagehen.frame.nodes import (
+    AGENT_API_VERSIONS,
+    LeaseAnswer,
+    LeaseRequest,
+    NodeRequests,
+    check_versions,
+)
 
 __all__ = ["FENCED_SECONDS", "LEASE_SECONDS", "LOST_SECONDS", "Heartbeat"]
 
@@ -47,6 +53,8 @@ class Heartbeat:
         """the last answer, or the beginning"""
         self._answered_at: float | None = None
         """by the agent's clock"""
+        self.requests = NodeRequests()
+        """in flight on the node's instances, as of the last answer"""
         self.run_id = ""
         """of the agent; empty before its first answer"""
         self.is_lost = False
@@ -107,6 +115,7 @@ class Heartbeat:
             log.info("A node answers again.", extra=self._about())
         self._heard_at = self._clock.monotonic()
         self.run_id, self._answered_at = answer.run_id, answer.answered_at
+        self.requests = answer.requests
         self.is_lost = self.is_fenced = False
         self.refusal = ""
         if is_new:

@@ -14,6 +14,9 @@ __all__ = ["NodeQuestions"]
 
 T = TypeVar("T")
 
+ANSWER_SECONDS = 2.0
+"""less than those wait who ask here: one node that hangs must not hide the others"""
+
 
 class NodeQuestions:
     """Args:
@@ -22,6 +25,15 @@ class NodeQuestions:
 
     def __init__(self, nodes: Callable[[], Sequence[WatchedNode] | None]) -> None:
         self._all_nodes = nodes
+
+    @property
+    def reached(self) -> dict[str, str]:
+        """Returns the addresses of the agents that answer, by node id."""
+        return {
+            node.node_id: node.record.agent_address
+            for node in self._all_nodes() or ()
+            if node.heartbeat.is_alive
+        }
 
     async def job_samples(self) -> list[JobSample]:
         return [each for _, found in await self._ask(_job_samples) for each in found]
@@ -32,7 +44,12 @@ class NodeQuestions:
     async def problems(self) -> list[str]:
         """Returns what nodes cannot do now, each with the remedy."""
         found = await self._ask(_problems)
-        return [f"Node {node_id}: {each}" for node_id, problems in found for each in problems]
+        told = [f"Node {node_id}: {each}" for node_id, problems in found for each in problems]
+        return [*told, *map(_silent, self.silent_nodes())]
+
+    def silent_nodes(self) -> list[str]:
+        """Returns the nodes that do not answer."""
+        return [node.node_id for node in self._all_nodes() or () if not node.is_alive]
 
     async def missing_walls(self) -> list[str]:
         found = await self._ask(_missing_walls)
@@ -58,15 +75,28 @@ class NodeQuestions:
     ) -> list[tuple[str, T]]:
         alive = [node for node in self._all_nodes() or () if node.is_alive]
         answers = await asyncio.gather(
-            *(node.call(question(node.agent)) for node in alive), return_exceptions=True
+            *(_within(ANSWER_SECONDS, node.call(question(node.agent))) for node in alive),
+            return_exceptions=True,
         )
         found = []
         for node, answer in zip(alive, answers, strict=True):
             if not isinstance(answer, BaseException):
                 found.append((node.node_id, answer))
-            elif not isinstance(answer, SagehenError):
+            elif not isinstance(answer, SagehenError | TimeoutError):
                 raise answer
         return found
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
+    async with asyncio.timeout(seconds):
+        return await work
+
+
+def _silent(node_id: str) -> str:
+    return (
+        f"Node {node_id}: It does not answer, so its instances run elsewhere, and its logs are not "
+        "shown. Start it again; `sagehen cluster status` lists the nodes."
+    )
 
 
 async def _job_samples(agent: NodeAgent) -> list[JobSample]:

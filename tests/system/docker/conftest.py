@@ -1,4 +1,4 @@
-"""One Docker Engine of the tests' own for all files of a worker."""
+"""One Docker Engine of the tests' own: their files stay on one worker."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -28,7 +28,7 @@ def kept(scripts):
             env={**clean_environment(), "COLUMNS": "120"},
         )
     try:
-        eventually(lambda: "is ready at" in printed.read_text(), 150)
+        eventually(lambda: "is ready at" in printed.read_text(), 300)
         yield running, server, printed.read_text()
     finally:
         running.kill()

@@ -26,8 +26,9 @@ def test_the_dearest_come_first(capsys, monkeypatch):
     print_costs = importlib.import_module("test_costs").print_costs
 
     tests = {"a.py::test": 1.0, "b.py::first": 2.0, "b.py::second": 2.0}
-    print_costs({"files": {"a.py": 1.0, "b.py": 4.0}, "fixtures": {}, "tests": tests}, lines=1)
+    costs = {"files": {"a.py": 1.0, "b.py": 4.0}, "fixtures": {}, "tests": tests}
+    print_costs({**costs, "waits": {"b.py::first": 9.0}, "servers": {"b.py": 2}}, lines=1)
     printed = capsys.readouterr().out.splitlines()
-    assert printed[1] == "5 s in 3 tests of 2 files"
+    assert printed[1] == "5 s in 3 tests of 2 files, 2 starts of servers"
     assert printed[4] == "    4.00 s  b.py  (2 tests)"
     assert not any("a.py" in line for line in printed)

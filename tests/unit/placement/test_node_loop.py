@@ -131,6 +131,19 @@ async def test_a_node_is_forgotten_when_its_instances_have_stopped_for_sure(hous
     assert set(house.fleet.records) == {"own"}
 
 
+async def test_a_leader_whose_clock_is_ahead_forgets_no_node_that_it_has_not_asked(house):
+    house.change(store.put, node_record("a", seen_at=house.clock.now() - 3600))
+    house.fleet.silent = {"a", "own"}
+    await house.loop.turn()
+    assert set(house.rows()) == {"own", "a"}
+    house.epoch = None
+    await house.loop.turn()
+    house.clock.advance(3600)  # for which another control has led
+    house.epoch = 5
+    await house.loop.turn()
+    assert set(house.rows()) == {"own", "a"}
+
+
 async def test_a_source_that_is_away_ends_no_turn_for_good(house):
     async def away(records):
         raise Unavailable("Ray is away")

@@ -214,7 +214,10 @@ class Application:
             params = parse(request, operation)
             validate(operation, params)
             result = await _run_operation(act, call, params, receive)
-            return serialize(operation, result, request_id)
+            response = serialize(operation, result, request_id)
+            if call.warnings:
+                response.headers["x-sagehen-warning"] = "; ".join(call.warnings)
+            return response
         except AwsError as error:
             return serialize_error(model, operation, error, request_id)
 

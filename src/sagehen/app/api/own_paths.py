@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -117,7 +117,7 @@ class OwnPaths:
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
                 *other_routes,
             ],
-            exception_handlers={HTTPException: _refused},
+            exception_handlers={HTTPException: _refused, OperationalError: _state_is_away},
         )
 
     async def health(self, request: Request) -> Response:
@@ -257,6 +257,13 @@ async def _refused(request: Request, error: Exception) -> Response:
     answer = json_answer({"message": message}, error.status_code)
     answer.headers.update(error.headers or {})
     return answer
+
+
+async def _state_is_away(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OperationalError)
+    log.warning("The state is away: %s", error.orig, extra={"action": "state_away"})
+    reason = str(error.orig).strip().partition("\n")[0]
+    return json_answer({"message": f"The state cannot be reached now: {reason}"}, 503)
 
 
 async def _fault(check: Callable[[], Awaitable[None]]) -> str | None:

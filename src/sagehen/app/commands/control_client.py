@@ -13,11 +13,21 @@ from sagehen.base.home import Home
 __all__ = ["call_control", "call_server"]
 
 _TIMEOUT_SECONDS = 5
-_ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict}
+_ERRORS: dict[int, type[SagehenError]] = {
+    400: Invalid,
+    403: Invalid,
+    404: NotFound,
+    409: Conflict,
+    503: Unavailable,
+}
 
 
 def call_control(
-    home: Home, path: str, method: str = "GET", body: dict[str, Any] | None = None
+    home: Home,
+    path: str,
+    method: str = "GET",
+    body: dict[str, Any] | None = None,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> dict[str, Any]:
     """Returns the JSON answer, with the server's address as `url`; `path` is percent-encoded.
 
@@ -28,11 +38,16 @@ def call_control(
         raise Unavailable(
             f"No server runs with the home {home.path}. Start one: sagehen up --home {home.path}"
         )
-    return call_server(home.address.read_text(), home, path, method, body)
+    return call_server(home.address.read_text(), home, path, method, body, timeout_seconds)
 
 
 def call_server(
-    url: str, home: Home, path: str, method: str = "GET", body: dict[str, Any] | None = None
+    url: str,
+    home: Home,
+    path: str,
+    method: str = "GET",
+    body: dict[str, Any] | None = None,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> dict[str, Any]:
     """Like `call_control`, at another address, with the token of `home`."""
     request = urllib.request.Request(f"{url}/_sagehen/{path}", method=method)
@@ -44,7 +59,7 @@ def call_server(
     # A proxy would try its own 127.0.0.1.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+        with opener.open(request, timeout=timeout_seconds) as response:
             return {"url": url, **json.load(response)}
     except urllib.error.HTTPError as error:
         with error:

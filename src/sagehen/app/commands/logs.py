@@ -16,13 +16,12 @@ from typing import Protocol
 
 from sagehen.base.errors import Invalid, NotFound
 from sagehen.base.home import Home
-from sagehen.services.monitoring.logs.lines import lines_from, start_of_line
-from sagehen.services.monitoring.logs.stored_log import StoredLog, open_log
+from sagehen.services.monitoring.logs.lines import LogEvent
+from sagehen.services.monitoring.logs.tail import ContainerTail, TailRequest
 
-__all__ = ["Selection", "parse_since", "read_logs"]
+__all__ = ["Line", "Selection", "by_time", "no_logs", "parse_since", "read_logs", "show_lines"]
 
 _FOLLOW_POLL_SECONDS = 0.2
-_FIRST_READ_BYTES = 64 * 1024
 _ROLE_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3})Z ")
 _OWN_TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (?=[A-Z]+ sagehen\.)")
 """time of our own lines, removed because every line is shown with a time"""
@@ -45,7 +44,14 @@ class Selection:
         """Whether the last lines of a log may not suffice."""
         return self.pattern is not None
 
-    def has(self, line: "_Line") -> bool:
+    def of(self, name: str) -> TailRequest:
+        """Returns a request for the lines of an endpoint or a job that may be shown."""
+        since_ms = None if self.since is None else int(self.since * 1000)
+        return TailRequest(
+            name=name, lines=self.lines, since_ms=since_ms, everything=self.needs_everything
+        )
+
+    def has(self, line: "Line") -> bool:
         return (self.since is None or line.ms >= self.since * 1000) and (
             self.pattern is None or self.pattern.search(line.text) is not None
         )
@@ -81,34 +87,34 @@ def read_logs(
     logs = _Logs(folder, is_server=name is None)
     logs.look()
     if not logs.sources:
-        raise NotFound(_missing(home, name))
+        raise NotFound(no_logs(f"in {home.path}", name))
     first = (line for source in logs.sources.values() for line in source.last(selection))
-    chosen = sorted((line for line in first if selection.has(line)), key=_by_time)
+    chosen = sorted((line for line in first if selection.has(line)), key=by_time)
     yield from logs.shown(chosen[-selection.lines :] if selection.lines else [])
     while follow:
         time.sleep(_FOLLOW_POLL_SECONDS)
         logs.look()
         added = chain.from_iterable(source.added() for source in logs.sources.values())
-        yield from logs.shown(sorted(filter(selection.has, added), key=_by_time))
+        yield from logs.shown(sorted(filter(selection.has, added), key=by_time))
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     ms: int
     """milliseconds since the epoch"""
     text: str
     path: Path
 
 
-def _by_time(line: _Line) -> int:
+def by_time(line: Line) -> int:
     return line.ms
 
 
 class _Source(Protocol):
-    def last(self, selection: Selection) -> Iterable[_Line]:
+    def last(self, selection: Selection) -> Iterable[Line]:
         """Returns candidates; later lines come from `added`."""
 
-    def added(self) -> Iterable[_Line]: ...
+    def added(self) -> Iterable[Line]: ...
 
 
 @dataclass
@@ -123,15 +129,12 @@ class _Logs:
             if path not in self.sources:
                 self.sources[path] = _RoleLog(path) if self.is_server else _ContainerLog(path)
 
-    def shown(self, lines: Iterable[_Line]) -> Iterator[str]:
+    def shown(self, lines: Iterable[Line]) -> Iterator[str]:
         if self.is_server:
             # A line without a time continues the line above.
             yield from (line.text for line in lines)
             return
-        labels = _labels(self.folder, self.sources)
-        for line in lines:
-            text = _OWN_TIME.sub("", line.text)
-            yield f"{_shown_time(line.ms)} {labels[line.path]}{text}"
+        yield from show_lines(lines, self.folder, self.sources)
 
 
 @dataclass
@@ -142,11 +145,11 @@ class _RoleLog:
     ms: int = 0
     """of the last line with a time"""
 
-    def last(self, selection: Selection) -> Iterable[_Line]:
+    def last(self, selection: Selection) -> Iterable[Line]:
         count = None if selection.needs_everything else selection.lines
         return deque(self.added(), maxlen=count)
 
-    def added(self) -> Iterable[_Line]:
+    def added(self) -> Iterable[Line]:
         """Yields new whole lines; starts over after a rotation."""
         with suppress(FileNotFoundError):  # rotated
             status = self.path.stat()
@@ -160,41 +163,25 @@ class _RoleLog:
             for text in complete.decode("utf-8", "replace").splitlines():
                 if when := _ROLE_TIME.match(text):
                     self.ms = int(datetime.fromisoformat(when[1] + "+00:00").timestamp() * 1000)
-                yield _Line(self.ms, text, self.path)
+                yield Line(self.ms, text, self.path)
 
 
 @dataclass
 class _ContainerLog:
     path: Path
-    position: int = 0
-    """of the next line, in bytes of all output ever"""
 
-    def last(self, selection: Selection) -> Iterable[_Line]:
-        log = open_log(self.path)
-        if log is None:
-            return []
-        if selection.needs_everything:
-            return self._from(log, log.start)
-        if selection.since is not None:
-            at = log.position_at(int(selection.since * 1000))
-            return self._from(log, start_of_line(log, at) if at > log.start else at)
-        size = _FIRST_READ_BYTES
-        while True:
-            start = max(log.start, log.end - size)
-            start = start if start == log.start else start_of_line(log, start)
-            lines = self._from(log, start)
-            if len(lines) >= selection.lines or start == log.start:
-                return lines[-selection.lines :] if selection.lines else []
-            size *= 4
+    def __post_init__(self) -> None:
+        self._tail = ContainerTail(self.path)
 
-    def added(self) -> Iterable[_Line]:
-        log = open_log(self.path)
-        return [] if log is None else self._from(log, max(self.position, log.start))
+    def last(self, selection: Selection) -> Iterable[Line]:
+        request = selection.of("")
+        return self._lines(self._tail.first(request, time.time()))
 
-    def _from(self, log: StoredLog, position: int) -> list[_Line]:
-        events = list(lines_from(log, position, log.end, time.time()))
-        self.position = events[-1].end if events else position
-        return [_Line(event.ms, event.text.rstrip(), self.path) for event in events if event.text]
+    def added(self) -> Iterable[Line]:
+        return self._lines(self._tail.added(time.time()))
+
+    def _lines(self, events: Iterable[LogEvent]) -> list[Line]:
+        return [Line(event.ms, event.text.rstrip(), self.path) for event in events if event.text]
 
 
 def _folder(home: Home, name: str | None, job: bool) -> Path:
@@ -210,11 +197,11 @@ def _folder(home: Home, name: str | None, job: bool) -> Path:
     return transform if transform.exists() and not training.exists() else training
 
 
-def _missing(home: Home, name: str | None) -> str:
+def no_logs(where: str, name: str | None) -> str:
     if name is None:
-        return f"There are no logs in {home.path}: no server has run with this home yet."
+        return f"There are no logs {where}: no server has run with this home yet."
     return (
-        f"There are no logs of an endpoint, training or transform job {name} in {home.path}. Names "
+        f"There are no logs of an endpoint, training or transform job {name} {where}. Names "
         "are case-sensitive; `sagehen status` lists the endpoints, `sagehen jobs list` and "
         "`sagehen transform list` the jobs."
     )
@@ -234,6 +221,14 @@ def _labels(folder: Path, paths: Iterable[Path]) -> dict[Path, str]:
         for path, names_in_path in parts.items()
     }
     return {path: f"{name} | " if name else "" for path, name in names.items()}
+
+
+def show_lines(lines: Iterable[Line], folder: Path, logs: Iterable[Path]) -> Iterator[str]:
+    """`logs`: the paths below `folder` of all containers' logs."""
+    labels = _labels(folder, logs)
+    for line in lines:
+        text = _OWN_TIME.sub("", line.text)
+        yield f"{_shown_time(line.ms)} {labels[line.path]}{text}"
 
 
 def _shown_time(ms: int) -> str:

@@ -40,6 +40,7 @@ def show_logs(
     config: ConfigOption = None,
 ) -> None:
     """Show what containers, or the server's processes, have printed, in order of time (UTC)."""
+    from sagehen.app.commands.cluster_logs import is_in_cluster, read_cluster_logs
     from sagehen.app.commands.logs import Selection, parse_since, read_logs
 
     with plain_errors():
@@ -49,9 +50,20 @@ def show_logs(
             pattern=None if grep is None else _pattern(grep),
         )
         server_home = Home(load_settings(config, home=home).home)
-        for line in read_logs(server_home, name, selection, follow=follow, job=job):
+        if name is not None and is_in_cluster(server_home):
+            shown = read_cluster_logs(
+                server_home, name, selection, follow=follow, job=job, warn=_warn
+            )
+        else:
+            shown = read_logs(server_home, name, selection, follow=follow, job=job)
+        for line in shown:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -7,11 +7,11 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -95,11 +95,22 @@ async def serve_on(path: Path, app: Any) -> None:
 
 @asynccontextmanager
 async def serving_tls(
-    listener: socket.socket, context: ssl.SSLContext, app: Any
+    listener: socket.socket,
+    context: ssl.SSLContext,
+    app: Any,
+    other_protocols: Mapping[str, Callable[[], asyncio.Protocol]] = MappingProxyType({}),
 ) -> AsyncIterator[None]:
-    """Serves `app` to members of the cluster until the block ends."""
+    """Serves `app` to members of the cluster until the block ends.
+
+    `other_protocols`: for clients that ask for another protocol than HTTP, by its name (ALPN).
+    """
     server = _make_server(app)
     server.config.load()
+    if other_protocols:
+        context.set_alpn_protocols([*other_protocols, "http/1.1"])
+        server.config.http_protocol_class = _choosing(
+            server.config.http_protocol_class, other_protocols
+        )
     server.config.ssl = context
     serving = asyncio.create_task(server._serve([listener]))  # `serve` would take the signals
     try:
@@ -109,6 +120,22 @@ async def serving_tls(
         server.force_exit = True
         server.end()
         await serving
+
+
+def _choosing(http: Any, others: Mapping[str, Callable[[], asyncio.Protocol]]) -> Any:
+    """Returns uvicorn's protocol, which leaves some connections to others."""
+
+    class ChosenProtocol(http):  # type: ignore[misc]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            name = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+            if name not in others:
+                super().connection_made(transport)
+                return
+            other = others[name]()
+            transport.set_protocol(other)
+            other.connection_made(transport)
+
+    return ChosenProtocol
 
 
 def _make_server(app: Any, uds: str | None = None) -> Any:

@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
-import sys
 from collections.abc import Container, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
@@ -20,12 +18,13 @@ from sagehen.app.api.own_paths import OwnPaths
 from sagehen.app.offline_results import StoreBuilder
 from sagehen.app.roles.common import Start, end_after_error, run, serve_on, start_role
 from sagehen.app.roles.control_scaling import Scaling
-from sagehen.app.roles.control_services import AlarmParts, Inference, Notices
+from sagehen.app.roles.control_services import AlarmParts, Inference, Notices, runner_command
 from sagehen.base.clock import SYSTEM
 from sagehen.base.concurrency import in_thread
 from sagehen.base.credentials import Credentials, load_credentials, load_token
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.asgi import BodyBudget
+from sagehen.frame.container_relay import LOCAL_ACCESS
 from sagehen.frame.context import RequestContext
 from sagehen.frame.image_versions import MATCH, describe_versions
 from sagehen.frame.leased_loop import keep_sweeping
@@ -51,8 +50,8 @@ from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.hosting.demand import CallDemand
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.services.sagemaker.hosting.own_paths import start_route
+from sagehen.services.sagemaker.hosting.reconciler.calls import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.loop import EndpointLoop
 from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
 from sagehen.services.sagemaker.offline_results.own_paths import OfflineResultPaths
@@ -60,7 +59,7 @@ from sagehen.services.sagemaker.training.own_paths import JobPaths
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
-from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.data_log import JobDataLog
 from sagehen.services.sagemaker.transform.own_paths import TransformPaths
 from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
 from sagehen.services.sagemaker.transform.runner_messages import S3Access
@@ -100,17 +99,23 @@ class _Control:
         self._remote_hints = RemoteHints(self._database, SYSTEM, self._is_wanted_elsewhere)
         recorder = Recorder(SYSTEM, self._database, settings.max_metric_series, first_variant)
         store = (self._database, self._writes, self.objects)
+        self._access = self._cluster.access if self._cluster else LOCAL_ACCESS
         self._dispatcher = make_dispatcher(
-            settings, start.home, *store, recorder.record, SYSTEM, leadership
+            settings, start.home, *store, recorder.record, SYSTEM, leadership, self._access
         )
         builder = StoreBuilder(settings)
         self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
         self._demand = CallDemand(SYSTEM, settings.serverless_idle_seconds)
         in_flight = InflightSums(start.home.inflight_table)
-        self._draining = Draining(settings.drain_seconds, in_flight.outstanding)
+        on_nodes = self._cluster.requests.called if self._cluster else None
+        self._draining = Draining(settings.drain_seconds, in_flight.outstanding, on_nodes)
         self._loop = self._make_loop(start, recorder)
+        self._observations = Observations(SYSTEM)
+        self._sampler = self._make_sampler(recorder)
         if self._cluster is not None:
+            leadership.on_change(self._sampler.change_leader)
             self._cluster.fleet.on_nodes = self._loop.hint
+            self._cluster.on_relay_nodes = lambda: self._transforms.hint()
             leadership.on_change(self._cluster.hint)
         self._database.listen(ENDPOINTS_CHANGED, lambda _: self._loop.hint())
         self._database.listen(REQUESTS_QUEUED, lambda _: self._dispatcher.hint())
@@ -135,12 +140,9 @@ class _Control:
             leadership,
             self._hint_endpoints,
         )
-        self._observations = Observations(SYSTEM)
-        self._sampler = self._make_sampler(recorder)
         self._bodies = BodyBudget(settings.max_held_control_body_bytes)
         self._site = OwnSite(settings.public_url, settings.allowed_hosts)
-        bounds = (self._site, self._bodies)
-        self.inference = Inference(settings, *store, *bounds)
+        self.inference = Inference(settings, *store, self._site, self._bodies)
         self._jobs = self._make_job_loop()
         keys = load_credentials(start.home.credentials)
         self._transforms = self._make_transform_loop(start, keys)
@@ -155,7 +157,7 @@ class _Control:
         # Not imported on a machine of its own.
         from sagehen.app.roles.control_cluster import ClusterParts
 
-        return ClusterParts(start, self._database, lambda: self._leadership.epoch)
+        return ClusterParts(start, self._database, self._leadership)
 
     def _on_routes(self) -> None:
         self._dispatcher.hint()
@@ -219,14 +221,15 @@ class _Control:
             ArnMaker.of(settings),
             settings,
             objects=self.objects,
-            data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
-            runner_command=_runner_command,
+            data_log=JobDataLog(start.home, settings.container_log_bytes, SYSTEM),
+            runner_command=runner_command,
             s3=S3Access(
                 address=f"unix:{start.home.control_socket}",
                 access_key=keys.access_key,
                 secret_key=keys.secret_key,
                 region=settings.region,
             ),
+            access=self._access,
         )
 
     def _make_job_loop(self) -> JobLoop:
@@ -245,7 +248,7 @@ class _Control:
         account_id = self._settings.account_id
         intake = AsyncIntake(self._writes, account_id, self._hint_dispatcher)
         return Application(
-            OPERATIONS,
+            self._cluster.operations if self._cluster else OPERATIONS,
             self._verifier,
             self._make_call,
             self._own_paths(),
@@ -261,10 +264,10 @@ class _Control:
         jobs = JobPaths(Interrupts(self._database, self._agent))
         services = self.inference.routes()
         transforms = TransformPaths(self._database, SYSTEM)
-        results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints)
-        own = (queues, jobs, transforms, results)
+        results = OfflineResultPaths(self._database, self._builds, self._hint_endpoints, SYSTEM)
+        of_cluster = () if self._cluster is None else (self._cluster.paths,)
+        own = (queues, jobs, transforms, results, *of_cluster)
         routes = [*(route for paths in own for route in paths.routes), *stacks, *services]
-        routes += self._cluster.paths.routes if self._cluster is not None else []
         internal = start_route(self._demand)
         other_routes = [*routes, internal, certificate_route(self.notices.signer)]
 
@@ -290,7 +293,7 @@ class _Control:
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         guards = (self._verifier, self._token, self._site, metrics, self._bodies)
-        return Guard(paths.app, *guards)
+        return Guard(self._cluster.relay.wrap(paths.app) if self._cluster else paths.app, *guards)
 
     def _describe_image(self, image: str) -> str | None:
         settings = self._settings
@@ -365,11 +368,6 @@ class _Control:
         await self.notices.close()
         self._writes.close()
         self._database.close()
-
-
-def _runner_command() -> list[str]:
-    program = "sagehen.app.roles.transform_runner"
-    return [sys.executable, "-m", program, f"--parent={os.getpid()}"]
 
 
 async def _main(start: Start) -> None:

@@ -1,7 +1,7 @@
 """Assembles control's parts for several machines."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,42 +9,58 @@ import psutil
 
 from sagehen import __version__
 from sagehen.agent.client import AgentClient, NodeClient
+from sagehen.app.api.application import OPERATIONS
 from sagehen.app.cluster import read_addresses
 from sagehen.app.control_relay import serving_control_door
+from sagehen.app.leader_relay import LeaderRelay
 from sagehen.app.roles.common import Start
 from sagehen.app.roles.control_ray import RaySource
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import client_context, server_name
+from sagehen.base.credentials import load_token
 from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.frame.container_relay import ContainerAccess, RelayNodes
+from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.frame.nodes import Resources
+from sagehen.frame.relay_connector import RelayConnector
+from sagehen.frame.routes import RouteFileReader
 from sagehen.http1.pool import Tls
 from sagehen.placement.fleet import Fleet
+from sagehen.placement.log_nodes import ClusterLogs
 from sagehen.placement.node_loop import NodeLoop
 from sagehen.placement.own_paths import NodePaths
 from sagehen.placement.ray_app import RayClient
 from sagehen.placement.records import NodeRecord
+from sagehen.placement.requests_in_flight import RequestsInFlight
+from sagehen.services.monitoring.logs.cluster import cluster_operations
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes
 from sagehen.state.database import Database
+from sagehen.state.leadership import Leadership
 
 __all__ = ["ClusterParts"]
 
 FIRST_ROUTES_SECONDS = 20.0
 LOOK_SECONDS = 0.05
+RELAY_NODES_SECONDS = 1.0
+"""between looks at which nodes answer"""
 
 
 class ClusterParts:
-    """The fleet, in place of this machine's agent. Must be created in control's event loop.
+    """The fleet, in place of this machine's agent. Must be created in control's event loop."""
 
-    Args:
-        epoch: returns this control's epoch; None while another leads.
-    """
-
-    def __init__(self, start: Start, database: Database, epoch: Callable[[], int | None]) -> None:
+    def __init__(self, start: Start, database: Database, leadership: Leadership) -> None:
         self._settings, self._home = start.settings, start.home
         self._listener = start.sockets[0]
         self._addresses = read_addresses(start.home)
         self._context = client_context(start.home.cluster)
-        self._epoch = epoch
+        self._leadership = leadership
+        self.relay = LeaderRelay(
+            start.home,
+            self._addresses.node_id,
+            lambda: leadership.is_leader,
+            load_token(start.home.token),
+            SYSTEM,
+        )
         self.fleet = Fleet(
             self._connect,
             self._addresses.node_id,
@@ -53,11 +69,17 @@ class ClusterParts:
             SYSTEM,
             self._addresses.control,
         )
+        self._connector = RelayConnector(self._relay_nodes)
+        self.access = ContainerAccess(self._addresses.node_id, self._connector, self._relay_nodes)
+        self.on_relay_nodes: Callable[[], None] = lambda: None
+        """called when other nodes are reached"""
+        routes = RouteFileReader(start.home.routes, SYSTEM)
+        self.requests = RequestsInFlight(lambda: self.fleet.nodes, routes)
         self._ray = self._make_ray(start)
         self._loop = NodeLoop(
             database,
             self.fleet,
-            epoch,
+            lambda: leadership.epoch,
             self._describe_own,
             start.settings.cluster_cut_off_seconds,
             SYSTEM,
@@ -72,6 +94,16 @@ class ClusterParts:
             lambda record, epoch: self._client(record, lambda: epoch),
             self._addresses.node_id,
         )
+        self.logs = ClusterLogs(
+            database,
+            lambda: self.fleet.nodes,
+            lambda record, epoch: self._client(record, lambda: epoch),
+        )
+        self.paths.routes += self.logs.routes
+
+    @property
+    def operations(self) -> Mapping[str, Mapping[str, Operation | AsyncOperation]]:
+        return {**OPERATIONS, "logs": dict(cluster_operations(self.logs))}
 
     def _make_ray(self, start: Start) -> RaySource | None:
         if start.settings.cluster == "state":
@@ -94,7 +126,25 @@ class ClusterParts:
         self._loop.hint()
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._loop.run()]
+        return [self._loop.run(), self._follow_relay_nodes()]
+
+    def _relay_nodes(self) -> RelayNodes | None:
+        """Returns how containers of other nodes are reached; None while another control leads."""
+        epoch = self._leadership.epoch
+        if epoch is None:
+            return None
+        certificates = str(self._home.cluster)
+        return RelayNodes(epoch=epoch, addresses=self.fleet.reached, certificates=certificates)
+
+    async def _follow_relay_nodes(self) -> None:
+        known: RelayNodes | None = None
+        while True:
+            nodes = self._relay_nodes()
+            if nodes != known:
+                known = nodes
+                self._connector.cut_lost()
+                self.on_relay_nodes()
+            await SYSTEM.sleep(RELAY_NODES_SECONDS)
 
     def _connect(self, record: NodeRecord) -> NodeClient:
         return self._client(record, self._leading_epoch)
@@ -104,7 +154,7 @@ class ClusterParts:
         return NodeClient(record.agent_address, tls, epoch, SYSTEM)
 
     def _leading_epoch(self) -> int:
-        epoch = self._epoch()
+        epoch = self._leadership.epoch
         if epoch is None:
             raise Unavailable("Another control leads.")
         return epoch

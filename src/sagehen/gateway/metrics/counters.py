@@ -131,11 +131,12 @@ class VariantCounters(msgspec.Struct, kw_only=True):
 class Counters:
     """All counters, kept across route changes, and hits of limits."""
 
-    def __init__(self, gateway: str, began_at: float = 0.0) -> None:
-        """`began_at`: seconds since the epoch."""
+    def __init__(self, gateway: str) -> None:
+        """`gateway`: unique among all that report to one control."""
+        self.was_reported = False
+        """whether a control has read an earlier report"""
         self.limit_hits = no_hits()
         self._gateway = gateway
-        self._began_at = began_at
         self._variants: dict[tuple[str, str, str, bool], VariantCounters] = {}
 
     def variant(
@@ -167,7 +168,7 @@ class Counters:
         self.digest()
         report = {
             "gateway": self._gateway,
-            "began_at": self._began_at,
+            "was_reported": self.was_reported,
             "variants": list(self._variants.values()),
             "limit_hits": self.limit_hits,
         }

@@ -10,10 +10,12 @@ from sagehen.base.home import Home
 from sagehen.frame.routing import Random
 from sagehen.gateway.invocation.context import InvocationContext
 from sagehen.gateway.peers.door import Door
+from sagehen.gateway.peers.model_nodes import ModelNodes
 from sagehen.gateway.peers.nodes import LOOK_SECONDS, Peers
 from sagehen.gateway.peers.peer_link import PeerTls
 from sagehen.gateway.routing.inflight import InflightTable
 from sagehen.gateway.routing.routes import Routes
+from sagehen.http1.pool import Pool
 
 __all__ = ["LOOK_SECONDS", "Cluster", "join_cluster"]
 
@@ -81,4 +83,6 @@ def join_cluster(
     def tls(node_id: str) -> PeerTls:
         return PeerTls(client, server_name(node_id))
 
-    return Cluster(Peers(own_id, tls, clock, inflight, random), server_context(home.cluster))
+    peers = Peers(own_id, tls, clock, inflight, random)
+    peers.model_nodes = ModelNodes(Pool(f"unix:{home.agent_socket}", clock), clock)
+    return Cluster(peers, server_context(home.cluster))

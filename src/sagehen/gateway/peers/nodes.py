@@ -12,6 +12,7 @@ from sagehen.base.clock import Clock
 from sagehen.frame.routes import InstanceRoute, NodeRoute
 from sagehen.frame.routing import Random
 from sagehen.gateway.peers.messages import PeerRoute
+from sagehen.gateway.peers.model_nodes import ModelNodes
 from sagehen.gateway.peers.peer_link import PING_REQUEST, PeerCall, PeerClient, PeerTls
 from sagehen.gateway.peers.queue_peers import QueuePeers
 from sagehen.gateway.peers.remote_instance import RemoteInstance, RemotePool
@@ -193,7 +194,8 @@ class Peers:
         inflight: InflightTable,
         random: Random,
     ) -> None:
-        self._own_id = own_id
+        self.own_id = own_id
+        self.model_nodes: ModelNodes | None = None
         self._tls = tls
         self.clock = clock
         self._inflight = inflight
@@ -207,7 +209,7 @@ class Peers:
         return next(self._numbers) & 0xFFFFFFFF
 
     def is_remote(self, route: InstanceRoute) -> bool:
-        return bool(route.node_id) and route.node_id != self._own_id
+        return bool(route.node_id) and route.node_id != self.own_id
 
     def update(self, nodes: Mapping[str, NodeRoute]) -> None:
         """Continues with the nodes of a new route table."""
@@ -217,7 +219,7 @@ class Peers:
                 del self._nodes[node_id]
                 node.close()
         for node_id, route in nodes.items():
-            if node_id != self._own_id and node_id not in self._nodes:
+            if node_id != self.own_id and node_id not in self._nodes:
                 self._nodes[node_id] = PeerNode(
                     node_id, route.peer_address, self._tls(node_id), self.clock
                 )
@@ -270,5 +272,7 @@ class Peers:
             node.look()
 
     def abort(self) -> None:
+        if self.model_nodes is not None:
+            self.model_nodes.abort()
         for node in self._nodes.values():
             node.abort()

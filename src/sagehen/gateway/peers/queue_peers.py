@@ -1,6 +1,6 @@
 """The other nodes that a queue's requests may go to, and the slots that are reserved there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -70,6 +70,28 @@ class QueuePeers:
                 return instances[int(self._random() * len(instances))]
             return chosen.any_instance
         return choose_instance(free, strategy, self._random) if free else None
+
+    def must_ask_for(self, target_model: str, answered: Callable[[], None]) -> bool:
+        """Whether it is asked which nodes have a model, and `answered` follows."""
+        prefix = self._queue.variant.route.models_url
+        models = self._peers.model_nodes
+        return bool(prefix) and models is not None and models.ask(prefix + target_model, answered)
+
+    def by_model(
+        self, target_model: str, instances: Sequence[RoutedInstance]
+    ) -> Sequence[RoutedInstance]:
+        """Puts the instances first whose nodes have the model on disk."""
+        models = self._peers.model_nodes
+        url = self._queue.variant.route.models_url + target_model
+        nodes = models.find(url) if models is not None else frozenset()
+        if not nodes:
+            return instances
+        return sorted(instances, key=lambda each: self._node_of(each) not in nodes)
+
+    def _node_of(self, instance: RoutedInstance) -> str:
+        if isinstance(instance, RemoteInstance):
+            return instance.pool.node.node_id
+        return self._peers.own_id
 
     # Called by the queue
 

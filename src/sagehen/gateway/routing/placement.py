@@ -107,6 +107,8 @@ class Placement:
         queue = self._admitted.variant.slot_queue
         if queue.remote is None:
             instance = None if queue.must_queue else self._choose(instances)
+        elif self._asks_for_nodes(queue.remote, instances):
+            return  # `find` is called again
         elif queue.remote.can_serve(self):
             instance = None if queue.must_queue else self._choose_of_all(queue.remote, instances)
         else:
@@ -116,6 +118,19 @@ class Placement:
             self._wait_in_queue()
         else:
             self._take(instance)
+
+    def _asks_for_nodes(self, remote: "QueuePeers", instances: Sequence[RoutedInstance]) -> bool:
+        """Whether it must be found out first which nodes have the model on disk."""
+        target_model = self._admitted.target_model
+        if target_model is None or len(instances) == 1:
+            return False
+        if any(self._models.holds(each.model_holder_id, target_model) for each in instances):
+            return False
+        return remote.must_ask_for(target_model, self._nodes_known)
+
+    def _nodes_known(self) -> None:
+        if self._owner is not _RELEASED and self._state is _IDLE:
+            self.find()
 
     def _wait_in_queue(self) -> None:
         self._begin_wait()
@@ -278,7 +293,9 @@ class Placement:
     ) -> RoutedInstance | None:
         """Chooses among the instances of all nodes."""
         admitted = self._admitted
-        if admitted.target_model is not None or admitted.instance is not None:
+        if admitted.target_model is not None:
+            return self._choose(remote.by_model(admitted.target_model, instances))
+        if admitted.instance is not None:
             return self._choose(instances)
         return remote.choose(self._tried, admitted.variant.route.strategy, self.needs_instance)
 

@@ -1,6 +1,7 @@
 """The route table as this process uses it, with connections to instances."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from sagehen.frame.routes import (
     ExecutionMode,
     InstanceRoute,
     OfflineRoute,
+    Route,
     RouteFileReader,
     RouteTable,
     VariantRoute,
@@ -36,8 +38,25 @@ _QueueKey = tuple[str, str, str, bool]
 production variant that their shadow may become"""
 
 
+_VariantKey = tuple[str, str]
+"""endpoint and variant"""
+
+
+@dataclass
+class _Parts:
+    """The keys of the objects of one endpoint."""
+
+    instances: set[_InstanceKey] = field(default_factory=set)
+    queues: set[_QueueKey] = field(default_factory=set)
+    concurrencies: set[_VariantKey] = field(default_factory=set)
+
+
 class Routes:
-    """Follows the route file; the last table read stays in force."""
+    """Follows the route file; the last table read stays in force.
+
+    A new table costs what has changed: with a thousand endpoints, to make everything anew would
+    keep all requests waiting for tens of milliseconds.
+    """
 
     def __init__(
         self,
@@ -62,11 +81,12 @@ class Routes:
         self._offline = offline
         self.version = 0
         """grows with each new table"""
+        self._applied = self._file.table
         self._endpoints: dict[str, Endpoint] = {}
+        self._parts: dict[str, _Parts] = {}
         self._instances: dict[_InstanceKey, RoutedInstance] = {}
         self._queues: dict[_QueueKey, SlotQueue] = {}
-        self._concurrencies: dict[tuple[str, str], Concurrency] = {}
-        """by endpoint and variant"""
+        self._concurrencies: dict[_VariantKey, Concurrency] = {}
         self._leaving: list[RoutedInstance] = []
         """removed from the table, and counted in their columns until control has seen them end"""
         self._retired: list[Upstreams] = []
@@ -116,31 +136,30 @@ class Routes:
         self._offline.update(_offline_routes(table))
         if self._peers is not None:
             self._peers.update(table.nodes)
-        old_instances, self._instances = self._instances, {}
-        old_queues, self._queues = self._queues, {}
-        self._update_concurrencies(table)
-        self._endpoints = {
-            name: Endpoint(
-                name,
-                tuple(
-                    self._variant(name, variant, old_instances, old_queues)
-                    for variant in route.variants
-                ),
-                self._variant(name, route.shadow, old_instances, old_queues, True)
-                if route.shadow
-                else None,
-                route.asynchronous is not None,
-            )
-            for name, route in table.routes.items()
+        names = _changed(self._applied, table)
+        self._applied = table
+        parts = [self._parts.pop(name) for name in names if name in self._parts]
+        old_instances = {key: self._instances.pop(key) for one in parts for key in one.instances}
+        old_queues = {key: self._queues.pop(key) for one in parts for key in one.queues}
+        routes = {name: table.routes[name] for name in names if name in table.routes}
+        self._parts.update((name, _Parts()) for name in routes)
+        self._update_concurrencies(routes, parts)
+        for name in names:
+            self._endpoints.pop(name, None)
+        changed = {
+            name: self._endpoint(name, route, old_instances, old_queues)
+            for name, route in routes.items()
             if route.variants
         }
-        self._counters.keep_only(
-            {
-                (name, variant.name)
-                for name, route in table.routes.items()
-                for variant in route.all_variants
-            }
-        )
+        self._endpoints.update(changed)
+        if parts:
+            self._counters.keep_only(
+                {
+                    (name, variant.name)
+                    for name, route in table.routes.items()
+                    for variant in route.all_variants
+                }
+            )
         self._retired = [each for each in self._retired if not each.is_done]
         for key, instance in old_instances.items():
             if key not in self._instances:
@@ -148,7 +167,7 @@ class Routes:
                 self._leaving.append(instance)
                 self._retired.extend(instance.all_upstreams)
         self._free_columns(table)
-        for endpoint in self._endpoints.values():
+        for endpoint in changed.values():
             for variant in endpoint.queued_variants():
                 variant.slot_queue.update(variant)
         for queue_key, queue in old_queues.items():
@@ -156,6 +175,21 @@ class Routes:
                 queue.close()
                 # Its queue keeps the variant until the next garbage collection, and so the file.
                 queue.variant.offline = None
+
+    def _endpoint(
+        self,
+        name: str,
+        route: Route,
+        old_instances: dict[_InstanceKey, RoutedInstance],
+        old_queues: dict[_QueueKey, SlotQueue],
+    ) -> Endpoint:
+        variants = [
+            self._variant(name, variant, old_instances, old_queues) for variant in route.variants
+        ]
+        shadow = None
+        if route.shadow is not None:
+            shadow = self._variant(name, route.shadow, old_instances, old_queues, True)
+        return Endpoint(name, tuple(variants), shadow, route.asynchronous is not None)
 
     def _free_columns(self, table: RouteTable) -> None:
         leaving, self._leaving = self._leaving, []
@@ -202,6 +236,7 @@ class Routes:
     ) -> Variant:
         """Makes a variant, or the variant that stands for one `container` of it."""
         instances = []
+        parts = self._parts[endpoint]
         for instance_route in route.instances:
             if self._peers is not None and self._peers.is_remote(instance_route):
                 continue
@@ -211,6 +246,7 @@ class Routes:
             # Only slots may have changed.
             instance.update_slots(instance_route.slots)
             self._instances[key] = instance
+            parts.instances.add(key)
             instances.append(instance)
         queue_key = (endpoint, route.name, container, is_shadow)
         queue = old_queues.get(queue_key) or SlotQueue(self._inflight)
@@ -222,10 +258,12 @@ class Routes:
             # Kept while the instance is tried again.
             queue.start_failure = route.on_demand.start_failure
         self._queues[queue_key] = queue
+        parts.queues.add(queue_key)
         if self._peers is not None:
             peer_route = PeerRoute(endpoint, route.name, container, is_shadow)
             for remote in self._peers.instances(route.instances, peer_route, queue):
                 self._instances[remote.key] = remote
+                parts.instances.add(remote.key)
                 instances.append(remote)
         counters = self._counters.variant(endpoint, route.name, container)
         first = container or next((each.hostname for each in route.containers), PRIMARY)
@@ -235,10 +273,13 @@ class Routes:
             route, tuple(instances), counters, queue, first, direct, offline, concurrency
         )
 
-    def _update_concurrencies(self, table: RouteTable) -> None:
+    def _update_concurrencies(
+        self, routes: Mapping[str, Route], old_parts: Iterable[_Parts]
+    ) -> None:
         """Keeps the counts of serverless variants that stay."""
-        before, self._concurrencies = self._concurrencies, {}
-        for name, route in table.routes.items():
+        keys = [key for parts in old_parts for key in parts.concurrencies]
+        before = {key: self._concurrencies.pop(key) for key in keys}
+        for name, route in routes.items():
             for variant in route.variants:
                 if variant.on_demand is None or variant.on_demand.max_concurrency is None:
                     continue
@@ -249,6 +290,7 @@ class Routes:
                 )
                 concurrency.update(variant.on_demand)
                 self._concurrencies[key] = concurrency
+                self._parts[name].concurrencies.add(key)
         for gone in before.values():
             gone.retire()
 
@@ -269,6 +311,21 @@ class Routes:
             )
         )
         return RoutedInstance(instance_route, self._clock, self._inflight, container, stages)
+
+
+def _changed(before: RouteTable, after: RouteTable) -> set[str]:
+    """Returns the endpoints that must be made anew, or are gone."""
+    old, new = before.routes, after.routes
+    if before.nodes != after.nodes:
+        return {*old, *new}
+    names = {name for name, route in new.items() if old.get(name) is not route}
+    # A store that could not be opened is tried again.
+    names.update(
+        name
+        for name, route in new.items()
+        if any(variant.offline_results is not None for variant in route.variants)
+    )
+    return names | (old.keys() - new.keys())
 
 
 def _offline_routes(table: RouteTable) -> Iterator[OfflineRoute]:

@@ -103,8 +103,13 @@ def test_limits_are_told_by_name_before_they_are_met() -> None:
     assert told == {"queue": 1} | {limit.value: 0 for limit in Limit if limit != "queue"}
 
 
-def test_a_report_says_when_its_process_began() -> None:
-    assert msgspec.json.decode(Counters("1", 17.5).report())["began_at"] == 17.5
+def test_a_report_says_whether_a_control_has_read_an_earlier_one() -> None:
+    counters = Counters("1")
+    first = msgspec.json.decode(counters.report())
+    counters.was_reported = True
+    later = msgspec.json.decode(counters.report())
+
+    assert (first["was_reported"], later["was_reported"]) == (False, True)
 
 
 async def test_control_is_told_what_is_new_at_once_and_the_same_seldom(house) -> None:
@@ -118,14 +123,32 @@ async def test_control_is_told_what_is_new_at_once_and_the_same_seldom(house) ->
         return 204, {}, b""
 
     await house.fake(answer, house.home.control_socket)
-    await eventually(lambda: reports == 1 and house.gateway._last_report)
+    # The second says that the first was read.
+    await eventually(lambda: reports == 2 and house.gateway._last_report)
     for _ in range(3):
         await house.gateway._report_counters()
-    assert reports == 1
+    assert reports == 2
     house.clock.advance(UNCHANGED_REPORT_SECONDS)
-    await eventually(lambda: reports == 2)
-    house.gateway._counters.limit_hits[Limit.QUEUE] += 1
     await eventually(lambda: reports == 3)
+    house.gateway._counters.limit_hits[Limit.QUEUE] += 1
+    await eventually(lambda: reports == 4)
+
+
+async def test_a_report_that_control_refuses_is_not_read(house) -> None:
+    """A control that does not lead, and cannot reach the one that does, refuses reports."""
+    await house.start()
+    statuses = [503, 503, 204]
+    told = []
+
+    def answer(asked):
+        if asked.path == COUNTERS_PATH:
+            told.append(msgspec.json.decode(asked.body)["was_reported"])
+            return statuses[min(len(told), len(statuses)) - 1], {}, b""
+        return 204, {}, b""
+
+    await house.fake(answer, house.home.control_socket)
+    await eventually(lambda: len(told) >= 4)
+    assert told[:4] == [False, False, False, True]
 
 
 async def test_a_control_that_was_away_is_told_again(house) -> None:

@@ -1,11 +1,14 @@
 """Requests to instances of other nodes, as callers see them."""
 
 import asyncio
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
 
 from sagehen.frame.routes import RoutingStrategy
+from sagehen.frame.routing import rank_by_affinity
+from sagehen.gateway.peers import model_nodes
 
 
 class Held:
@@ -247,6 +250,91 @@ async def test_models_are_loaded_by_the_node_of_the_instance(nodes, echo, eventu
     assert nodes[1].gateway._counters.variant("price", "Main").cache_samples == 2
     assert nodes[0].gateway._counters.variant("price", "Main").invocations == 2
     await eventually(lambda: nodes.have_nothing_left)
+
+
+async def test_a_model_goes_to_a_node_that_has_it_on_disk(nodes, echo, eventually):
+    """Of all instances, those of n2 are the last by affinity."""
+    await nodes.start(3)
+    holders = {"m": ["n2"]}
+    asked_for = []
+
+    def answer(asked):
+        if asked.path.startswith("/artifact-directory?"):
+            url = parse_qs(urlsplit(asked.path).query)["url"][0]
+            asked_for.append(url)
+            name = url.removeprefix("s3://models/all/")
+            return 200, {}, msgspec.json.encode({"nodes": holders.get(name, [])})
+        return 200, {}, b'{"model_name": "opaque"}'
+
+    for node in nodes.houses:
+        await node.agent(answer)
+    fakes = [await node.fake(echo) for node in nodes.houses]
+    ids = [f"i-{number}" for number in range(9)]
+    last = [ids[at] for at in rank_by_affinity(ids, "m")][-3:]
+    instances = [
+        nodes.instance(2, fakes[2], instance_id=name)
+        if name in last
+        else nodes.instance(number % 2, fakes[number % 2], instance_id=name)
+        for number, name in enumerate(ids)
+    ]
+    nodes.route(nodes.variant(*instances, multi_model=True, models_url="s3://models/all/"))
+    await nodes.are_linked()
+
+    async def invoke(count):
+        for _ in range(count):
+            got = await nodes[0].invoke(X_Amzn_SageMaker_Target_Model="m")
+            assert got.status == 200
+
+    await invoke(3)
+    assert [len(fake.asked) for fake in fakes] == [0, 0, 3]
+    assert asked_for == ["s3://models/all/m"], "asked once, and by the first gateway alone"
+    # Nobody has another one: it goes where it would on one machine.
+    first = rank_by_affinity(ids, "other")[0]
+    got = await nodes[0].invoke(X_Amzn_SageMaker_Target_Model="other")
+    assert got.status == 200
+    assert [len(fake.asked) for fake in fakes] == [
+        [0, 0, 3][number] + (instances[first].node_id == f"n{number}") for number in range(3)
+    ]
+    await eventually(lambda: nodes.have_nothing_left)
+
+
+async def test_a_request_for_a_model_goes_on_without_an_answer(nodes, echo, eventually):
+    await nodes.start(2)
+    fakes = [await node.fake(echo) for node in nodes.houses]
+    # There is no agent here, so that its instance cannot load models either.
+    await nodes[1].agent(lambda asked: (200, {}, b'{"model_name": "opaque"}'))
+    places = [nodes.instance(number, fake) for number, fake in enumerate(fakes)]
+    nodes.route(nodes.variant(*places, multi_model=True, models_url="s3://models/all/"))
+    await nodes.are_linked()
+    for model in ("a", "b", "c", "d"):
+        got = await nodes[0].invoke(X_Amzn_SageMaker_Target_Model=model)
+        assert got.status == 200
+    assert [len(fake.asked) for fake in fakes] == [0, 4]
+    await eventually(lambda: nodes.have_nothing_left)
+
+
+async def test_who_leaves_while_it_is_asked_who_has_the_model_leaves_nothing(
+    nodes, echo, eventually, kept, monkeypatch
+):
+    monkeypatch.setattr(model_nodes, "ASK_SECONDS", 60)
+    await nodes.start(2)
+    holding = Held()
+    await nodes[0].agent(holding.answer)
+    fakes = [await node.fake(echo) for node in nodes.houses]
+    places = [nodes.instance(number, fake) for number, fake in enumerate(fakes)]
+    nodes.route(nodes.variant(*places, multi_model=True, models_url="s3://models/all/"))
+    await nodes.are_linked()
+    client = await nodes[0].connect()
+    client.send(nodes[0].signed(b"1", X_Amzn_SageMaker_Target_Model="m"))
+    await eventually(lambda: holding.working == 1)
+    client.close()
+    await eventually(lambda: nodes.have_nothing_left)
+    await holding.let_go()
+    await eventually(lambda: not nodes[0].gateway._cluster.peers.model_nodes._tasks)
+    assert nodes.have_nothing_left
+    assert [len(fake.asked) for fake in fakes] == [0, 0]
+    del client
+    assert kept() == {}
 
 
 @pytest.mark.parametrize("action", ["invocations", "invocations-response-stream"])

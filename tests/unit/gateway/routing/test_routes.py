@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sagehen.base.clock import SYSTEM
-from sagehen.frame.routes import InstanceRoute, Route, RouteTable, VariantRoute
+from sagehen.frame.routes import (
+    InstanceRoute,
+    OnDemandRoute,
+    Route,
+    RouteTable,
+    VariantRoute,
+)
 from sagehen.gateway.metrics.counters import Counters
 from sagehen.gateway.routing.inflight import (
     InflightTable,
@@ -269,3 +275,97 @@ def test_the_board_comes_back_to_nothing_whatever_comes_and_goes(happened):
             one.release_slot()
         working = [[]]
         check_sum()
+
+
+INSTANCES = st.dictionaries(st.sampled_from("abc"), st.integers(1, 3), max_size=3)
+"""instances, with their slots"""
+VARIANTS = st.tuples(INSTANCES, st.sampled_from([None, 1, 2]), st.booleans())
+"""instances, the most requests at once, whether there is a shadow"""
+TABLES = st.lists(
+    st.dictionaries(st.sampled_from(["One", "Two", "Three"]), VARIANTS, max_size=3),
+    min_size=2,
+    max_size=5,
+)
+
+
+def table_of(given: dict) -> RouteTable:
+    """Columns are those of a control that assigns them by name."""
+
+    def variant(name: str, endpoint: str, slots: dict[str, int], most: int | None) -> VariantRoute:
+        instances = tuple(
+            InstanceRoute(
+                instance_id=f"{endpoint}-{name}-{each}",
+                address=f"tcp:127.0.0.1:{ord(each)}",
+                slots=slots[each],
+            )
+            for each in sorted(slots)
+        )
+        on_demand = None if most is None else OnDemandRoute(max_concurrency=most, inflight_column=9)
+        return VariantRoute(name=name, weight=1, instances=instances, on_demand=on_demand)
+
+    return RouteTable(
+        routes={
+            name: Route(
+                endpoint_name=name,
+                variants=(variant("v", name, slots, most),),
+                shadow=variant("s", name, slots, None) if has_shadow else None,
+            )
+            for name, (slots, most, has_shadow) in given.items()
+        }
+    )
+
+
+def described(routes: Routes) -> object:
+    """Everything that a table makes, without what it counts."""
+    return (
+        {
+            name: [
+                (
+                    [(each.instance_id, each.slots) for each in variant.instances],
+                    variant.concurrency is None,
+                    variant.slot_queue.variant is variant,
+                    routes._queues[name, variant.route.name, "", variant is endpoint.shadow]
+                    is variant.slot_queue,
+                )
+                for variant in (*endpoint.variants, *filter(None, [endpoint.shadow]))
+            ]
+            for name, endpoint in routes._endpoints.items()
+        },
+        routes._instances.keys(),
+        routes._queues.keys(),
+        routes._concurrencies.keys(),
+        len(routes._leaving),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(TABLES)
+def test_a_table_is_what_it_is_whatever_tables_came_before(tables):
+    """Only what has changed is made anew, and the result is that of a gateway that just began."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "routes.json")
+        create_inflight_table(file.with_name("board"), 2)
+        inflight = open_inflight_table(file.with_name("board"), 0)
+
+        def make() -> Routes:
+            return Routes(file, Counters("1"), SYSTEM, inflight, OfflineStores(file.parent))
+
+        followed = make()
+        for given_table in tables:
+            file.with_suffix(".new").write_bytes(msgspec.json.encode(table_of(given_table)))
+            file.with_suffix(".new").replace(file)
+            followed.refresh()
+            fresh = make()
+            fresh.refresh()
+            assert described(followed) == described(fresh)
+
+
+def test_an_endpoint_that_stays_the_same_is_the_same_object(file, routes):
+    slots = ({"a": 1}, None, False)
+    file.write_bytes(msgspec.json.encode(table_of({"One": slots, "Two": slots})))
+    before = routes.get("One")
+    file.unlink()
+    file.write_bytes(msgspec.json.encode(table_of({"One": slots, "Two": ({"b": 1}, None, False)})))
+    routes.refresh()
+    assert routes.get("One") is before
+    assert [each.instance_id for each in routes.get("Two").variants[0].instances] == ["Two-v-b"]

@@ -2,7 +2,7 @@
 
 from sagehen.wire.errors import AwsError
 
-__all__ = ["invalid", "no_group", "no_stream", "not_built"]
+__all__ = ["invalid", "no_group", "no_stream", "node_away", "not_built"]
 
 
 def invalid(message: str) -> AwsError:
@@ -19,3 +19,12 @@ def no_group() -> AwsError:
 
 def no_stream() -> AwsError:
     return AwsError("ResourceNotFoundException", "The specified log stream does not exist.", 400)
+
+
+def node_away(nodes: str) -> AwsError:
+    return AwsError(
+        "ServiceUnavailableException",
+        f"It may be on a machine of the cluster that does not answer now: {nodes}. Logs are kept "
+        "where containers run; see `sagehen cluster status`.",
+        503,
+    )

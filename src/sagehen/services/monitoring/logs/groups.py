@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from sagehen.base.clock import Clock
 from sagehen.base.home import Home
-from sagehen.frame.context import RequestContext
+from sagehen.base.settings import Settings
+from sagehen.frame.arns import ArnMaker
 from sagehen.services.monitoring.logs.errors import invalid, no_group, no_stream
 from sagehen.services.monitoring.logs.stored_log import created_ms
 
-__all__ = ["Group", "LogStream", "all_groups", "find_group", "find_stream"]
+__all__ = ["Group", "LogContext", "LogStream", "all_groups", "find_group", "find_stream"]
 
 TRAINING_JOBS = "/aws/sagemaker/TrainingJobs"
 TRANSFORM_JOBS = "/aws/sagemaker/TransformJobs"
@@ -22,8 +25,21 @@ ENDPOINTS = "/aws/sagemaker/Endpoints/"
 
 _ARN = re.compile(r"arn:[\w-]+:logs:[^:]*:[^:]*:log-group:([^:*]+)(:\*)?")
 _LOG = ".log"
+_OF_SERVER = "data-log"
+"""the log beside those of an instance's containers in which the server writes"""
 _DATA_LOG = ".data-log.log"
 """beside an instance's log: the stream has the instance's name, and `/data-log`"""
+
+
+class LogContext(Protocol):
+    """What is needed of a RequestContext; a node has this much of one."""
+
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def arns(self) -> ArnMaker: ...
 
 
 @dataclass(frozen=True)
@@ -97,14 +113,15 @@ class Group:
     def _of_endpoint(self) -> Iterator[LogStream]:
         for variant in _folders(self.folder):
             for instance in _folders(variant):
-                logs = _logs(instance)
-                for path in logs:
+                logs = {path.name.removesuffix(_LOG): path for path in _logs(instance)}
+                containers = logs.keys() - {_OF_SERVER}
+                for container, path in logs.items():
                     name = f"{variant.name}/{instance.name}"
-                    suffix = f"/{path.name.removesuffix(_LOG)}" if len(logs) > 1 else ""
-                    yield LogStream(name + suffix, path)
+                    is_only_one = container in containers and len(containers) == 1
+                    yield LogStream(name if is_only_one else f"{name}/{container}", path)
 
 
-def all_groups(call: RequestContext) -> list[Group]:
+def all_groups(call: LogContext) -> list[Group]:
     logs = Home(call.settings.home).logs
     endpoints = [
         Group(ENDPOINTS + folder.name, folder, of_jobs=False)
@@ -120,7 +137,7 @@ def all_groups(call: RequestContext) -> list[Group]:
     )
 
 
-def find_group(call: RequestContext, params: dict[str, object]) -> Group:
+def find_group(call: LogContext, params: dict[str, object]) -> Group:
     """Finds a group by name or ARN; raises AwsError."""
     identifiers = [
         params[member] for member in ("logGroupName", "logGroupIdentifier") if member in params

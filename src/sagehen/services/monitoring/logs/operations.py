@@ -7,15 +7,17 @@ exclusions.
 import hashlib
 import heapq
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from sagehen.frame.context import Operation, RequestContext
-from sagehen.services.monitoring.logs.errors import invalid, not_built
+from sagehen.frame.context import Operation
+from sagehen.services.monitoring.logs.errors import invalid, no_stream, not_built
 from sagehen.services.monitoring.logs.groups import (
     Group,
+    LogContext,
     LogStream,
     all_groups,
     find_group,
@@ -30,9 +32,12 @@ from sagehen.services.monitoring.logs.reading import (
     write_token,
 )
 from sagehen.services.monitoring.logs.stored_log import open_log
+from sagehen.wire.errors import AwsError
 
 __all__ = [
     "OPERATIONS",
+    "EventPosition",
+    "StreamEntry",
     "describe_log_groups",
     "describe_log_streams",
     "filter_log_events",
@@ -42,7 +47,7 @@ __all__ = [
 DEFAULT_DESCRIBED = 50
 
 
-def describe_log_groups(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+def describe_log_groups(call: LogContext, params: dict[str, Any]) -> dict[str, Any]:
     if "logGroupNamePrefix" in params and "logGroupNamePattern" in params:
         raise invalid("logGroupNamePrefix and logGroupNamePattern are mutually exclusive.")
     for member in ("accountIdentifiers", "logGroupIdentifiers"):
@@ -66,7 +71,28 @@ def describe_log_groups(call: RequestContext, params: dict[str, Any]) -> dict[st
     return answer
 
 
-def describe_log_streams(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+StreamEntry = tuple[int, str, dict[str, Any]]
+"""a described stream, behind what streams are sorted by"""
+
+
+def describe_log_streams(call: LogContext, params: dict[str, Any]) -> dict[str, Any]:
+    entries, has_more = list_streams(call, params)
+    return streams_answer(params, entries, has_more)
+
+
+def streams_answer(
+    params: dict[str, Any], entries: Sequence[StreamEntry], has_more: bool
+) -> dict[str, Any]:
+    """Answers DescribeLogStreams with the first of sorted streams."""
+    limit = params.get("limit", DEFAULT_DESCRIBED)
+    answer: dict[str, Any] = {"logStreams": [entry[2] for entry in entries[:limit] if entry[2]]}
+    if entries and (has_more or len(entries) > limit):
+        answer["nextToken"] = write_token(entries[:limit][-1][:2])
+    return answer
+
+
+def list_streams(call: LogContext, params: dict[str, Any]) -> tuple[list[StreamEntry], bool]:
+    """Returns a page of streams, and whether there are more. One that is gone is empty."""
     group = find_group(call, params)
     by_time = params.get("orderBy", "LogStreamName") == "LastEventTime"
     prefix = params.get("logStreamNamePrefix", "")
@@ -89,14 +115,13 @@ def describe_log_streams(call: RequestContext, params: dict[str, Any]) -> dict[s
             if (entry[:2] < last if descending else entry[:2] > last)
         ]
     limit = params.get("limit", DEFAULT_DESCRIBED)
-    described = [_stream(call, group, entry[2]) for entry in sorted_streams[:limit]]
-    answer: dict[str, Any] = {"logStreams": [entry for entry in described if entry]}
-    if len(sorted_streams) > limit:
-        answer["nextToken"] = write_token(sorted_streams[limit - 1][:2])
-    return answer
+    page = [
+        (ms, key, _stream(call, group, stream) or {}) for ms, key, stream in sorted_streams[:limit]
+    ]
+    return page, len(sorted_streams) > limit
 
 
-def _group(call: RequestContext, group: Group) -> dict[str, Any]:
+def _group(call: LogContext, group: Group) -> dict[str, Any]:
     arn = call.arns.log_group(group.name)
     return {
         "logGroupName": group.name,
@@ -107,7 +132,7 @@ def _group(call: RequestContext, group: Group) -> dict[str, Any]:
     }
 
 
-def _stream(call: RequestContext, group: Group, stream: LogStream) -> dict[str, Any] | None:
+def _stream(call: LogContext, group: Group, stream: LogStream) -> dict[str, Any] | None:
     """Returns None if the log is gone."""
     log = open_log(stream.path)
     if log is None:
@@ -182,7 +207,7 @@ COARSE_MS = 1000
 """file system clocks may lag by at most this"""
 
 
-class _EventPosition(msgspec.Struct, frozen=True, array_like=True, order=True):
+class EventPosition(msgspec.Struct, frozen=True, array_like=True, order=True):
     """The position of an event among all streams."""
 
     ms: int
@@ -190,18 +215,41 @@ class _EventPosition(msgspec.Struct, frozen=True, array_like=True, order=True):
     position: int
 
 
-def filter_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+def filter_log_events(call: LogContext, params: dict[str, Any]) -> dict[str, Any]:
     """Returns one page of events from some or all streams of a group."""
+    answer = filter_known_streams(call, params)
+    known = known_streams(call, params)
+    if any(name not in known for name in params.get("logStreamNames", ())):
+        raise no_stream()
+    return answer
+
+
+def known_streams(call: LogContext, params: dict[str, Any]) -> list[str]:
+    """Returns those of the named streams that there are."""
+    group = find_group(call, params)
+    return [stream.name for stream in _named_streams(group, params.get("logStreamNames", ()))]
+
+
+def _named_streams(group: Group, names: Sequence[str]) -> list[LogStream]:
+    found = []
+    for name in sorted(set(names)):
+        with suppress(AwsError):
+            found.append(find_stream(group, name))
+    return found
+
+
+def filter_known_streams(call: LogContext, params: dict[str, Any]) -> dict[str, Any]:
+    """Like `filter_log_events`; named streams that there are not have no events."""
     if not params.get("startFromHead", True):
         raise not_built("startFromHead false: the oldest events come first")
     group = find_group(call, params)
     streams = _streams(group, params)
     matches = read_filter(params.get("filterPattern", ""))
-    after = read_token(params["nextToken"], _EventPosition) if "nextToken" in params else None
+    after = read_token(params["nextToken"], EventPosition) if "nextToken" in params else None
     limit = params.get("limit", DEFAULT_LIMIT)
     events: list[dict[str, Any]] = []
     page_bytes = read_bytes = 0
-    last: _EventPosition | None = None
+    last: EventPosition | None = None
     for position, event, read in _merged(call, streams, params, after):
         if len(events) == limit or page_bytes > LARGEST_PAGE_BYTES or read_bytes > MAX_READ_BYTES:
             # More events follow, so this page has a next token.
@@ -219,7 +267,7 @@ def _streams(group: Group, params: dict[str, Any]) -> list[LogStream]:
     if "logStreamNames" in params and "logStreamNamePrefix" in params:
         raise invalid("logStreamNames and logStreamNamePrefix are mutually exclusive.")
     if "logStreamNames" in params:
-        return [find_stream(group, name) for name in sorted(set(params["logStreamNames"]))]
+        return _named_streams(group, params["logStreamNames"])
     streams = group.streams(params.get("logStreamNamePrefix", ""))
     start_ms = params.get("startTime", 0)
     streams = [stream for stream in streams if stream.modified_ms + COARSE_MS >= start_ms]
@@ -232,11 +280,11 @@ def _streams(group: Group, params: dict[str, Any]) -> list[LogStream]:
 
 
 def _merged(
-    call: RequestContext,
+    call: LogContext,
     streams: list[LogStream],
     params: dict[str, Any],
-    after: _EventPosition | None,
-) -> Iterator[tuple[_EventPosition, LogEvent, int]]:
+    after: EventPosition | None,
+) -> Iterator[tuple[EventPosition, LogEvent, int]]:
     """Merges the events of all streams after `after`, oldest first."""
     now = call.clock.now()
     start_ms = max(params.get("startTime", 0), after.ms if after else 0)
@@ -249,7 +297,7 @@ def _merged(
 
 def _of_stream(
     stream: LogStream, start_ms: int, end_ms: int, now: float
-) -> Iterator[tuple[_EventPosition, LogEvent, int]]:
+) -> Iterator[tuple[EventPosition, LogEvent, int]]:
     """Yields each event with the bytes read for it, including empty lines before it."""
     log = open_log(stream.path)
     if log is None:
@@ -259,11 +307,11 @@ def _of_stream(
     for event in lines_from(log, read_to, log.end, now):
         if event.ms > end_ms:
             return
-        yield _EventPosition(event.ms, name, event.position), event, event.end - read_to
+        yield EventPosition(event.ms, name, event.position), event, event.end - read_to
         read_to = event.end
 
 
-def _event(position: _EventPosition, event: LogEvent) -> dict[str, Any]:
+def _event(position: EventPosition, event: LogEvent) -> dict[str, Any]:
     stream_id = int.from_bytes(hashlib.sha256(position.stream.encode()).digest()[:8], "big")
     return {
         "logStreamName": position.stream,

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from sagehen.frame.context import RequestContext
 from sagehen.services.monitoring.logs.errors import invalid, no_stream
-from sagehen.services.monitoring.logs.groups import find_group, find_stream
+from sagehen.services.monitoring.logs.groups import LogContext, find_group, find_stream
 from sagehen.services.monitoring.logs.lines import BLOCK_BYTES, LogEvent, lines_from, start_of_line
 from sagehen.services.monitoring.logs.stored_log import StoredLog, open_log
 
@@ -23,7 +22,7 @@ _BYTES_PER_EVENT = 26
 _TOKEN = re.compile(r"([fb])/(\d{1,56})/s")
 
 
-def get_log_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+def get_log_events(call: LogContext, params: dict[str, Any]) -> dict[str, Any]:
     """Returns one page of events; at the end of the stream, the token returned is the one given."""
     log = open_log(find_stream(find_group(call, params), params["logStreamName"]).path)
     if log is None:

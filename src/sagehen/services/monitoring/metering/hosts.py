@@ -69,13 +69,22 @@ class HostUsage:
     def __init__(self) -> None:
         self._before: dict[_SampleKey, float] = {}
 
-    def samples_of(self, samples: Iterable[InstanceSample]) -> Iterator[_Recorded]:
-        """Yields metric, CloudWatch dimensions and values of new timings."""
+    def samples_of(
+        self, samples: Iterable[InstanceSample], counts_new: bool = True
+    ) -> Iterator[_Recorded]:
+        """Yields metric, CloudWatch dimensions and values of new timings.
+
+        Args:
+            counts_new: whether counters never seen before began at zero now; if not, they are only
+                remembered.
+        """
         growing: dict[_SampleKey, float] = {
             (sample.name, sample.endpoint, sample.variant, sample.instance): sample.value
             for sample in samples
             if sample.name not in METRICS
         }
+        if not counts_new:
+            self._before = {**growing, **self._before}
         yield from self._times(growing)
         self._before = growing
 

@@ -45,6 +45,8 @@ HOST_SECONDS = 10.0
 PRUNE_SECONDS = 3600.0
 AGENT_TIMEOUT_SECONDS = 5.0
 LEASE_NAME = "sampling"
+NEW_LEADER_SECONDS = 30.0
+"""in which every node has surely told a new leader what its instances have counted before"""
 IDLE_METRICS = ("Invocations", "InvocationsPerInstance")
 """0 in minutes without requests"""
 PRUNED_AT_ONCE = 100
@@ -93,6 +95,10 @@ class Sampler:
         self._backlogs = backlogs
         self._hosts_due = self._prune_due = -math.inf
         self._hosts = HostUsage()
+        self._counts_new_at = -math.inf
+        """monotonic"""
+        self._gauges_from = -math.inf
+        """seconds since the epoch"""
         self._gauges: list[Gauge] = []
         self._shares: list[tuple[str, VariantKey, float]] = []
         """the concurrency of serverless variants: metric, variant, highest value"""
@@ -117,6 +123,16 @@ class Sampler:
         if self._recorder.dropped:
             measured["LimitHits"] = {("metric_series",): self._recorder.dropped}
         return measured
+
+    def change_leader(self) -> None:
+        """Call it when this control begins to lead a cluster, or ceases to. What it has been told
+        counts once; what another control may have counted is not counted again."""
+        self._take_invocations()
+        self._observations.begin()
+        self._hosts = HostUsage()
+        self._counts_new_at = self._clock.monotonic() + NEW_LEADER_SECONDS
+        # A minute has one sample of a gauge, which the other control may have written.
+        self._gauges_from = (self._clock.now() // 60 + 1) * 60
 
     async def run(self) -> None:
         """Runs until cancelled, then writes what is left."""
@@ -195,8 +211,11 @@ class Sampler:
                 of_hosts = await self._agent.job_samples()
         except (SagehenError, TimeoutError):
             return
-        for name, dimensions, statistics in self._hosts.samples_of(samples):
+        counts_new = self._clock.monotonic() >= self._counts_new_at
+        for name, dimensions, statistics in self._hosts.samples_of(samples, counts_new):
             self._recorder.put(name, dimensions, statistics)
+        if self._clock.now() < self._gauges_from:
+            return
         for reading in (*instance_gauges(samples), *job_gauges(of_hosts)):
             self._recorder.record_gauge(*reading)
 

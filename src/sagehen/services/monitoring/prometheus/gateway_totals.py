@@ -21,7 +21,7 @@ __all__ = [
     "VariantPresence",
 ]
 
-MAX_GATEWAYS = 256
+MAX_GATEWAYS = 2048
 MAX_VARIANTS = 20_000
 MAX_LIMITS = 100
 SILENT_SECONDS = 10.0
@@ -158,8 +158,8 @@ class GatewayReport(msgspec.Struct, frozen=True, kw_only=True):
 
     gateway: _Name | int
     """identifies the process"""
-    began_at: float = 0.0
-    """its start, seconds since the epoch"""
+    was_reported: bool = False
+    """whether a control has read an earlier report of this gateway"""
     variants: Annotated[tuple[_VariantReport, ...], msgspec.Meta(max_length=MAX_VARIANTS)]
     limit_hits: Annotated[LimitHits, msgspec.Meta(max_length=MAX_LIMITS)] = {}
 
@@ -169,7 +169,11 @@ class Observations:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._began_at = clock.now()
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets everything, as if this object were new: another control has taken what gateways
+        have counted until now."""
         self._fresh: dict[CountsKey, VariantCounts] = {}
         """increases not yet taken"""
         self._gateways: OrderedDict[str, dict[CountsKey, VariantCounts]] = OrderedDict()
@@ -209,14 +213,14 @@ class Observations:
                 self._end(key, counts)
 
     def take(self) -> dict[CountsKey, VariantCounts]:
-        """Returns increases since the last call. Gateways older than this process count from their
-        first report: what came before was taken by its predecessor."""
+        """Returns increases since the last call. What a gateway has reported to another control was
+        taken by that one: it counts from its first report to this one."""
         fresh, self._fresh = self._fresh, {}
         return fresh
 
     def _add_fresh(self, report: GatewayReport, now: dict[CountsKey, VariantCounts]) -> None:
         before = self._gateways.get(str(report.gateway))
-        if before is None and report.began_at < self._began_at:
+        if before is None and report.was_reported:
             return
         for key, counts in now.items():
             old = (before or {}).get(key, VariantCounts())

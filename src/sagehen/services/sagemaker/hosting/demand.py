@@ -5,7 +5,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ HINT_SECONDS = 1.0
 """between looks of the loop for the same calls"""
 SILENT_SECONDS = 10.0
 """after which a gateway is considered dead, with no requests"""
-MAX_GATEWAYS = 256
+MAX_GATEWAYS = 2048
 MAX_VARIANTS = 20_000
 _PEAK_PERIODS = 30
 """parts of the idle time for which the most requests at once are kept"""
@@ -155,6 +155,19 @@ class CallDemand:
         self._hinted_at: dict[VariantName, float] = {}
         self._followed: Mapping[VariantName, ServerlessPlan | None] = {}
 
+    def begin(self) -> None:
+        """Forgets all uses but calls that wait now, as if this object were new: while another
+        control has led, gateways have reported to that one."""
+        now = self._clock.monotonic()
+        with self._lock:
+            self._began_at = now
+            self._hinted_at.clear()
+            self._uses = {
+                name: replace(self._new_use(now), waiting=use.waiting, waiting_at=use.waiting_at)
+                for name, use in self._uses.items()
+                if now - use.waiting_at < WAITING_SECONDS
+            }
+
     def follow(self, variants: Mapping[VariantName, ServerlessPlan | None]) -> None:
         """Keeps the use of these variants only."""
         self._followed = variants
@@ -251,6 +264,8 @@ class CallDemand:
         if use is None:
             if len(self._uses) >= MAX_VARIANTS:
                 del self._uses[next(iter(self._uses))]
-            peaks = _Peaks(self._idle_seconds / _PEAK_PERIODS)
-            use = self._uses[name] = _Use(peaks, now, self._began_at)
+            use = self._uses[name] = self._new_use(now)
         return use
+
+    def _new_use(self, now: float) -> _Use:
+        return _Use(_Peaks(self._idle_seconds / _PEAK_PERIODS), now, self._began_at)

@@ -1,12 +1,14 @@
 """Copies configs and models for deployment, and checks the capacity for their instances."""
 
 import os
+import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 import psutil
@@ -19,6 +21,7 @@ from sagehen.frame.gpus import WHOLE, instance_fraction
 from sagehen.frame.instance_types import require_instance_type
 from sagehen.services.sagemaker.async_inference.config import check_async_models, plan_async
 from sagehen.services.sagemaker.errors import quota_exceeded
+from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting.containers import containers_of
 from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.hosting.definitions import ENDPOINT_CONFIGS, MODELS
@@ -36,8 +39,19 @@ from sagehen.services.sagemaker.hosting.variants import (
     plan_variant,
     variants_of,
 )
+from sagehen.state.database import Database
 
-__all__ = ["Machine", "check_capacity", "copy_config", "look_up_versions", "retain", "this_machine"]
+__all__ = [
+    "InstanceCounts",
+    "Machine",
+    "RunningCounts",
+    "check_capacity",
+    "copy_config",
+    "count_instances",
+    "look_up_versions",
+    "retain",
+    "this_machine",
+]
 
 
 def look_up_versions(call: RequestContext, config_name: str) -> Mapping[str, str]:
@@ -144,17 +158,25 @@ def this_machine(settings: Settings) -> Machine:
 
 
 def check_capacity(
-    before: Sequence[EndpointRecord], after: EndpointRecord, settings: Settings, machine: Machine
+    before: Mapping[str, "InstanceCounts"],
+    after: EndpointRecord,
+    settings: Settings,
+    machine: Machine,
 ) -> None:
     """Checks that there is room for `after`; the old instances of an update count too, as in
     SageMaker.
 
+    Args:
+        before: the instances of all endpoints, by name.
+
     Raises:
         AwsError: ResourceLimitExceeded.
     """
-    used = _count(before)
-    delta = _count([after])
-    delta.subtract(_count(endpoint for endpoint in before if endpoint.name == after.name))
+    used: InstanceCounts = Counter()
+    for counts in before.values():
+        used.update(counts)
+    delta = count_instances(after)
+    delta.subtract(before.get(after.name, {}))
     total, limit = used.total(), settings.max_endpoint_instances
     if delta.total() > max(0, limit - total):
         reason = "The limit is Sagehen's setting max_endpoint_instances."
@@ -180,19 +202,58 @@ class _Kind(NamedTuple):
     """of each of the type's GPUs"""
 
 
-def _count(endpoints: Iterable[EndpointRecord]) -> Counter[_Kind]:
-    total: Counter[_Kind] = Counter()
-    for endpoint in endpoints:
-        if endpoint.status in _NOT_RUNNING:
-            continue
-        counts: dict[tuple[_Kind, str, str], int] = {}
-        for deployment in filter(None, (endpoint.current, endpoint.target)):
-            for variant in deployment.all_variants:
-                key = (_kind(variant), deployment.deployment_id, variant.name)
-                counts[key] = max(counts.get(key, 0), variant.instance_count)
-        for (kind, _, _), count in counts.items():
-            total[kind] += count
+InstanceCounts = Counter[_Kind]
+
+
+def count_instances(endpoint: EndpointRecord) -> InstanceCounts:
+    """Counts the instances that an endpoint has or comes to."""
+    total: InstanceCounts = Counter()
+    if endpoint.status in _NOT_RUNNING:
+        return total
+    counts: dict[tuple[_Kind, str, str], int] = {}
+    for deployment in filter(None, (endpoint.current, endpoint.target)):
+        for variant in deployment.all_variants:
+            key = (_kind(variant), deployment.deployment_id, variant.name)
+            counts[key] = max(counts.get(key, 0), variant.instance_count)
+    for (kind, _, _), count in counts.items():
+        total[kind] += count
     return total
+
+
+class RunningCounts:
+    """The instances of all endpoints of a state. Only endpoints that have changed are read: with a
+    thousand, reading all takes most of the time of an operation. Safe from any thread."""
+
+    _of_states: ClassVar[WeakKeyDictionary[Database, "RunningCounts"]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, tuple[endpoints.Version, InstanceCounts]] = {}
+
+    @classmethod
+    def of(cls, state: Database) -> "RunningCounts":
+        return cls._of_states.setdefault(state, cls())
+
+    def read(self, connection: Connection) -> dict[str, InstanceCounts]:
+        """Returns the counts by endpoint, as this transaction sees them."""
+        versions = endpoints.versions(connection)
+        with self._lock:
+            known = self._counts
+        new = [name for name in versions if known.get(name, _UNKNOWN)[0] != versions[name]]
+        if len(new) > MAX_READ_ALONE:
+            records = endpoints.all(connection)
+        else:
+            records = endpoints.several(connection, new) if new else []
+        read = {each.name: count_instances(each) for each in records}
+        counts = {name: read[name] if name in read else known[name][1] for name in versions}
+        with self._lock:
+            self._counts = {name: (versions[name], counts[name]) for name in versions}
+        return counts
+
+
+_UNKNOWN: tuple[None, None] = (None, None)
+MAX_READ_ALONE = 200
+"""endpoints; with more, all are read"""
 
 
 def _kind(variant: VariantPlan) -> _Kind:

@@ -1,10 +1,12 @@
 """The table of endpoints."""
 
-from sqlalchemy import JSON, Column, Connection, Double, String, Table, Text
+from collections.abc import Collection
+
+from sqlalchemy import JSON, Column, Connection, Double, String, Table, Text, select
 
 from sagehen.frame.named_records import NamedTable
 from sagehen.services.sagemaker.hosting.records import EndpointRecord
-from sagehen.state.rows import METADATA
+from sagehen.state.rows import METADATA, name_key, select_records
 
 __all__ = [
     "ENDPOINTS",
@@ -15,8 +17,13 @@ __all__ = [
     "get_for_update",
     "insert",
     "list_page",
+    "several",
     "update",
+    "versions",
 ]
+
+Version = tuple[float, str]
+"""when an endpoint was modified, and its status: every operation that writes one changes it"""
 
 ENDPOINTS = NamedTable(
     Table(
@@ -52,3 +59,20 @@ def first_variant(connection: Connection, name: str) -> str | None:
     if endpoint is None or endpoint.current is None:
         return None
     return endpoint.current.variants[0].name
+
+
+_VERSIONS = select(*(ENDPOINTS.table.c[name] for name in ("name", "modified_at", "status")))
+
+
+def versions(connection: Connection) -> dict[str, Version]:
+    """Returns the version of each endpoint by name: for a thousand, in a hundredth of the time that
+    reading them takes."""
+    rows = connection.execute(_VERSIONS)
+    return {name: (modified_at, status) for name, modified_at, status in rows}
+
+
+def several(connection: Connection, names: Collection[str]) -> list[EndpointRecord]:
+    """Returns those that there are, of a few hundred names at most."""
+    keys = [name_key(name) for name in names]
+    table = ENDPOINTS.table
+    return select_records(connection, table, EndpointRecord, table.c.key.in_(keys))

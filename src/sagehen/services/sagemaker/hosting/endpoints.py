@@ -28,6 +28,7 @@ from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
 from sagehen.services.sagemaker.hosting.deployments import (
+    RunningCounts,
     check_capacity,
     copy_config,
     look_up_versions,
@@ -291,7 +292,8 @@ def _unless_topics_fail(
 
 
 def _check_capacity(call: RequestContext, connection: Connection, after: EndpointRecord) -> None:
-    check_capacity(endpoints.all(connection), after, call.settings, this_machine(call.settings))
+    counts = RunningCounts.of(call.database).read(connection)
+    check_capacity(counts, after, call.settings, this_machine(call.settings))
 
 
 def _check_weights(deployment: Deployment) -> None:

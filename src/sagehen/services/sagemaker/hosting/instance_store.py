@@ -1,5 +1,7 @@
 """The table of instances: desired ones, with their last reported state."""
 
+from collections.abc import Collection
+
 from sqlalchemy import (
     JSON,
     Column,
@@ -19,7 +21,16 @@ from sagehen.services.sagemaker.hosting.records import InstanceRecord
 from sagehen.state import rows
 from sagehen.state.rows import METADATA
 
-__all__ = ["INSTANCES", "all", "count_serving", "delete", "insert", "of_endpoint", "update"]
+__all__ = [
+    "INSTANCES",
+    "all",
+    "count_serving",
+    "delete",
+    "insert",
+    "of_endpoint",
+    "of_endpoints",
+    "update",
+]
 
 INSTANCES = Table(
     "instances",
@@ -60,6 +71,13 @@ def all(connection: Connection) -> list[InstanceRecord]:
 def of_endpoint(connection: Connection, endpoint_name: str) -> list[InstanceRecord]:
     """Finds instances by the endpoint's name in its own case."""
     where = INSTANCES.c.endpoint_name == endpoint_name
+    order = [INSTANCES.c.instance_id]
+    return rows.select_records(connection, INSTANCES, InstanceRecord, where, order=order)
+
+
+def of_endpoints(connection: Connection, endpoint_names: Collection[str]) -> list[InstanceRecord]:
+    """Like `of_endpoint`, for a few hundred endpoints at most."""
+    where = INSTANCES.c.endpoint_name.in_(list(endpoint_names))
     order = [INSTANCES.c.instance_id]
     return rows.select_records(connection, INSTANCES, InstanceRecord, where, order=order)
 

@@ -121,6 +121,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
 class EndpointRecord(NamedRecord, frozen=True, kw_only=True):
     modified_at: float
+    """Every operation that changes the row changes it, too: the reconciler reads only such rows."""
     status: EndpointStatus
     failure_reason: str | None = None
     current: Deployment | None = None

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from sagehen.base.clock import Clock
 from sagehen.base.errors import Conflict, NotFound
 from sagehen.frame.offline_results.definition import store_name
 from sagehen.frame.own_paths.routes import OwnPathRequest, own_route
@@ -30,8 +31,11 @@ __all__ = ["OfflineResultPaths"]
 class OfflineResultPaths:
     """Serves the requests about offline results."""
 
-    def __init__(self, database: Database, builds: StoreBuilds, hint: Callable[[], None]) -> None:
+    def __init__(
+        self, database: Database, builds: StoreBuilds, hint: Callable[[], None], clock: Clock
+    ) -> None:
         """`hint` wakes the reconcile loop."""
+        self._clock = clock
         self._database = database
         self._builds = builds
         self._hint = hint
@@ -72,7 +76,10 @@ class OfflineResultPaths:
             refreshed = msgspec.structs.replace(
                 current, variants=tuple(map(_next_revision, current.variants))
             )
-            endpoints.update(connection, msgspec.structs.replace(record, current=refreshed))
+            after = msgspec.structs.replace(
+                record, current=refreshed, modified_at=self._clock.now()
+            )
+            endpoints.update(connection, after)
         self._hint()
         return {"refreshing": [each.name for each in refreshed.variants if _has_results(each)]}
 

@@ -135,3 +135,22 @@ def test_a_variant_that_is_gone_is_forgotten(demand):
     demand.note_report("1", [Report(1, CallsInFlight(0, 4))])
     demand.follow({})
     assert use(demand).peak == 0
+
+
+def test_a_control_that_leads_again_does_not_take_variants_for_idle(demand, clock):
+    """Gateways have reported to another one: a variant in use must not be stopped."""
+    demand.note_report("1", [Report(invocations=1)])
+    clock.seconds += 10 * IDLE
+    assert use(demand).last_used_at < clock.now() - IDLE
+    demand.begin()
+    assert (use(demand).last_used_at, use(demand).since) == (clock.now(), clock.now())
+
+
+def test_calls_that_wait_while_another_control_takes_over_go_on_waiting(demand, clock):
+    hints = []
+    demand.hint = lambda: hints.append(1)
+    wait(demand, 3)
+    demand.begin()
+    assert use(demand).waiting == 3
+    wait(demand, 3)
+    assert len(hints) == 2, "told again, as the first pass may have been before"

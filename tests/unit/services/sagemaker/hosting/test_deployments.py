@@ -1,14 +1,19 @@
 """How many instances a machine has room for, when it is asked to be strict."""
 
+import contextlib
+
 import msgspec
 import pytest
 
 from sagehen.base.settings import Settings
 from sagehen.frame.container_specs import ContainerSpec
 from sagehen.services.sagemaker.hosting import deployments
+from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting.deployments import (
     Machine,
+    RunningCounts,
     check_capacity,
+    count_instances,
     this_machine,
 )
 from sagehen.services.sagemaker.hosting.records import (
@@ -47,9 +52,13 @@ def endpoint(
     )
 
 
+def counts(records):
+    return {record.name: count_instances(record) for record in records}
+
+
 def allowed(before, after, settings=STRICT, machine=MACHINE) -> bool:
     try:
-        check_capacity(before, after, settings, machine)
+        check_capacity(counts(before), after, settings, machine)
     except AwsError:
         return False
     return True
@@ -57,7 +66,7 @@ def allowed(before, after, settings=STRICT, machine=MACHINE) -> bool:
 
 def refused(before, after, settings=STRICT) -> str:
     with pytest.raises(AwsError) as caught:
-        check_capacity(before, after, settings, MACHINE)
+        check_capacity(counts(before), after, settings, MACHINE)
     return caught.value.message
 
 
@@ -147,3 +156,34 @@ def test_gpus_that_are_left_to_other_programs_do_not_count(tmp_path, monkeypatch
     monkeypatch.setattr(deployments, "_GPUS", tmp_path)
     assert this_machine(Settings()).gpus == 4
     assert this_machine(Settings(gpu_devices="0,1")).gpus == 2
+
+
+def test_counts_are_those_of_the_state_whatever_was_read_before(server):
+    """Also of a transaction that was undone."""
+    database = server.database
+    running = RunningCounts.of(database)
+    assert RunningCounts.of(database) is running
+    seen = {}
+    with database.write() as connection:
+        endpoints.insert(connection, endpoint("One", 2))
+        endpoints.insert(connection, endpoint("Two", 1))
+        seen["first"] = running.read(connection)
+    changed = endpoint("One", 5, modified_at=1)
+    with contextlib.suppress(ZeroDivisionError), database.write() as connection:
+        endpoints.update(connection, changed)
+        seen["undone"] = running.read(connection)
+        raise ZeroDivisionError
+    with database.write() as connection:
+        seen["again"] = running.read(connection)
+        endpoints.update(connection, changed)
+        endpoints.delete(connection, "Two")
+        seen["later"] = running.read(connection)
+    totals = {
+        when: {name: count.total() for name, count in found.items()} for when, found in seen.items()
+    }
+    assert totals == {
+        "first": {"One": 2, "Two": 1},
+        "undone": {"One": 5, "Two": 1},
+        "again": {"One": 2, "Two": 1},
+        "later": {"One": 5},
+    }

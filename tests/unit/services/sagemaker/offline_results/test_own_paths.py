@@ -6,6 +6,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from sagehen.base.clock import SYSTEM
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.services.sagemaker.offline_results.building import BuildReport
 from sagehen.services.sagemaker.offline_results.builds import StoreBuilds
@@ -24,7 +25,7 @@ class House:
         self.memory = MemoryBuilds(home.offline_results)
         self.builds = StoreBuilds(home.offline_results, self.memory.build, clock)
         self.hints = 0
-        paths = OfflineResultPaths(server.database, self.builds, self._hint)
+        paths = OfflineResultPaths(server.database, self.builds, self._hint, SYSTEM)
         self.client = TestClient(Starlette(routes=paths.routes))
         server.CreateModel(
             ModelName="m",

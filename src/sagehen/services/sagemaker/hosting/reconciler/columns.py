@@ -22,7 +22,9 @@ from sagehen.services.sagemaker.hosting.records import InstanceRecord
 
 __all__ = [
     "assign_columns",
+    "column_keys",
     "columns_of",
+    "given_columns",
     "instance_columns",
     "leaving_columns",
     "routed_instances",
@@ -59,9 +61,14 @@ def columns_of(routes: Mapping[str, Route]) -> dict[str, int]:
 def with_columns(
     routes: Mapping[str, Route], before: Mapping[str, Route], reserved: Iterable[int] = ()
 ) -> dict[str, Route]:
-    keys = sorted(key for route in routes.values() for key, _ in _columns(route))
+    keys = sorted(key for route in routes.values() for key in column_keys(route))
     columns = assign_columns(keys, columns_of(before), reserved)
-    return {name: _with_columns(route, columns) for name, route in routes.items()}
+    return {name: given_columns(route, columns) for name, route in routes.items()}
+
+
+def column_keys(route: Route) -> Iterator[str]:
+    """Yields what gets a column each."""
+    return (key for key, _ in _columns(route))
 
 
 def instance_columns(routes: Mapping[str, Route]) -> dict[str, tuple[int, ...]]:
@@ -125,7 +132,9 @@ def _keys(variant: VariantRoute, instance: InstanceRoute) -> list[str]:
     return [f"{instance.instance_id}/{container.hostname}" for container in variant.containers]
 
 
-def _with_columns(route: Route, columns: Mapping[str, int]) -> Route:
+def given_columns(route: Route, columns: Mapping[str, int]) -> Route:
+    """Returns the route with these columns, by the keys of `column_keys`."""
+
     def assign(variant: VariantRoute) -> VariantRoute:
         instances = tuple(
             _with_column(instance, _keys(variant, instance), columns)

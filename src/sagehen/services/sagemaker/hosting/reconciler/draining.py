@@ -5,7 +5,7 @@ in the routes ──leaves──► gets no new requests ──its last request 
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 __all__ = ["Draining"]
 
@@ -21,13 +21,19 @@ class Draining:
     Args:
         seconds: the longest time that an instance goes on after it has left the routes.
         outstanding: counts the requests in a column of the gateways' in-flight table.
+        on_nodes: returns those of the given instances that have requests, in a cluster: the table
+            of this machine does not count all.
     """
 
     def __init__(
-        self, seconds: float = 0.0, outstanding: Callable[[int], int] = lambda column: 0
+        self,
+        seconds: float = 0.0,
+        outstanding: Callable[[int], int] = lambda column: 0,
+        on_nodes: Callable[[Collection[str]], frozenset[str]] | None = None,
     ) -> None:
         self.seconds = seconds
         self._outstanding = outstanding
+        self._on_nodes = on_nodes
         self._draining: deque[str] = deque(maxlen=_REMEMBERED)
         self._cut_off: deque[str] = deque(maxlen=_REMEMBERED)
         self.hits = 0
@@ -35,6 +41,8 @@ class Draining:
 
     def called(self, columns: Mapping[str, Iterable[int]]) -> frozenset[str]:
         """Returns the instances with requests, of those whose columns are given by id."""
+        if self._on_nodes is not None:
+            return self._on_nodes(columns.keys())
         return frozenset(
             instance_id
             for instance_id, own in columns.items()

@@ -1,9 +1,10 @@
-"""One pass over all endpoints: read rows, take each endpoint's next step, publish the routes.
+"""One pass over the endpoints: read rows, take each endpoint's next step, publish the routes.
 
 The loop asks the agent after that.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -13,8 +14,6 @@ from sqlalchemy import Connection
 
 from sagehen.frame import tags
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
-from sagehen.frame.context import Record
-from sagehen.frame.instance_types import is_serverless
 from sagehen.frame.routes import NodeRoute
 from sagehen.services.messaging.events.event_store import put_event
 from sagehen.services.sagemaker.hosting import (
@@ -23,13 +22,16 @@ from sagehen.services.sagemaker.hosting import (
 from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
-from sagehen.services.sagemaker.hosting.demand import CallDemand, VariantUse
 from sagehen.services.sagemaker.hosting.events import endpoint_event
+from sagehen.services.sagemaker.hosting.reconciler.agenda import Agenda, SharedFacts
+from sagehen.services.sagemaker.hosting.reconciler.calls import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.columns import (
     instance_columns,
     leaving_columns,
 )
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
+from sagehen.services.sagemaker.hosting.reconciler.live_routes import LiveRoutes, of_names
+from sagehen.services.sagemaker.hosting.reconciler.needs import Needs
 from sagehen.services.sagemaker.hosting.reconciler.on_demand import Room
 from sagehen.services.sagemaker.hosting.reconciler.plan import (
     EndpointStep,
@@ -39,16 +41,13 @@ from sagehen.services.sagemaker.hosting.reconciler.plan import (
     leftovers,
     plan,
 )
-from sagehen.services.sagemaker.hosting.reconciler.routes import (
-    Departures,
-    RouteFile,
-    build_routes,
-)
+from sagehen.services.sagemaker.hosting.reconciler.routes import Departures, RouteFile
 from sagehen.services.sagemaker.hosting.reconciler.rows import (
     EndpointRows,
-    read_rows,
+    KnownRows,
+    make_rows,
+    read_backlogs,
     rows_after,
-    starts_on_demand,
 )
 from sagehen.services.sagemaker.hosting.records import (
     EndpointRecord,
@@ -59,76 +58,15 @@ from sagehen.services.sagemaker.offline_results.stores import (
     NO_STORES,
     StoreRequest,
     StoreStates,
-    requested_stores,
 )
 from sagehen.state.database import Database
 from sagehen.state.leases import WriteCheck
 
-__all__ = ["ClusterNodes", "EndpointPass", "InstanceRequests", "OnDemand"]
+__all__ = ["ClusterNodes", "EndpointPass", "InstanceRequests"]
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, kw_only=True)
-class OnDemand:
-    """The inputs of decisions to start and stop instances on demand.
-
-    Args:
-        record: counts values of metrics.
-    """
-
-    demand: CallDemand
-    idle_seconds: float
-    max_instances: int
-    free_memory: Callable[[], int]
-    record: Record = lambda name, dimensions, value: None
-
-    def room(self, rows: EndpointRows) -> Room:
-        if not any(map(starts_on_demand, rows.endpoints.values())):
-            return Room()
-        return Room(
-            idle_seconds=self.idle_seconds,
-            free_instances=self.max_instances - len(rows.instance_ids),
-            free_memory_bytes=self.free_memory(),
-        )
-
-    def uses(self, endpoint: EndpointRecord | None, rows: EndpointRows) -> Mapping[str, VariantUse]:
-        if endpoint is None or endpoint.current is None or not starts_on_demand(endpoint):
-            return {}
-        variants = [variant.name for variant in endpoint.current.all_variants]
-        uses = self.demand.of_endpoint(endpoint.name, variants)
-        backlog = rows.backlogs.get(endpoint.name, 0)
-        return uses if not backlog else dict.fromkeys(variants, self.demand.queued(backlog))
-
-    def follow(self, rows: EndpointRows) -> None:
-        self.demand.follow(
-            {
-                (endpoint.name, variant.name): variant.serverless
-                for endpoint in rows.endpoints.values()
-                if endpoint.current is not None
-                for variant in endpoint.current.all_variants
-                if variant.starts_on_demand
-            }
-        )
-
-    def note_starts(
-        self, before: Iterable[InstanceRecord], step: EndpointStep, reports: Reports | None
-    ) -> None:
-        """Counts the starts of serverless instances, once each."""
-        served = {each.instance_id for each in before if each.state is InstanceState.IN_SERVICE}
-        for instance in step.changed:
-            report = (reports or {}).get(instance.instance_id)
-            if (
-                report is not None
-                and report.state is InstanceState.IN_SERVICE
-                and instance.instance_id not in served
-                and is_serverless(instance.spec.instance_type)
-            ):
-                dimensions = {
-                    "EndpointName": instance.endpoint_name,
-                    "VariantName": instance.variant_name,
-                }
-                self.record("ModelSetupTime", dimensions, report.setup_seconds * 1e6)
+ALL_SECONDS = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +96,11 @@ class InstanceRequests:
 
 
 class EndpointPass:
-    """Takes passes, one at a time; its memory of retries and departed routes may be lost."""
+    """Takes passes, one at a time; its memory of retries and departed routes may be lost.
+
+    A pass plans the endpoints of which anything has changed. It plans all of them first, after an
+    error, and each ALL_SECONDS, which bounds the harm of a change that went unnoticed.
+    """
 
     def __init__(
         self,
@@ -177,15 +119,20 @@ class EndpointPass:
         self._on_routes = on_routes
         self._on_demand = on_demand
         self._room = Room()
-        self._rows = EndpointRows({}, {})
-        self._busy: frozenset[str] = frozenset()
-        self._stores = NO_STORES
+        self._known = KnownRows()
+        self._agenda = Agenda()
+        self._needs = Needs()
+        self._shared = SharedFacts()
+        self._all_at = -math.inf
+        """when all endpoints were planned"""
         self._database = database
         self._routes = routes
+        self._live = LiveRoutes()
         self._lease = lease
         self._new_id = new_id
         self._departures = Departures()
-        self._retries: Mapping[str, Retry] = {}
+        self._retries: dict[str, Mapping[str, Retry]] = {}
+        """by endpoint"""
 
     def run(
         self,
@@ -194,7 +141,7 @@ class EndpointPass:
         busy: frozenset[str] = frozenset(),
         stores: StoreStates = NO_STORES,
     ) -> InstanceRequests:
-        """Takes the next step of every endpoint.
+        """Takes the next step of every endpoint that has one.
 
         Args:
             busy: ids of instances that must finish their work before they are stopped.
@@ -204,50 +151,97 @@ class EndpointPass:
             LeaseLost: another control has taken over.
             OSError: the routes cannot be written; nothing may be stopped before that.
         """
-        self._busy, self._stores = busy, stores
-        rows = self._rows = self._read()
-        columns = {**instance_columns(self._routes.routes), **self._routes.leaving}
-        self._called = self._draining.called(columns)
-        if self._on_demand is not None:
-            self._room = self._on_demand.room(rows)
-        names = rows.names
-        planned = {name: self._plan(name, rows, reports, now) for name in names}
+        try:
+            return self._run(reports, now, busy, stores)
+        except BaseException:
+            self._known.forget()  # what was written, and what was not, is not known now
+            raise
+
+    def _run(
+        self, reports: Reports | None, now: float, busy: frozenset[str], stores: StoreStates
+    ) -> InstanceRequests:
+        names = sorted(self._look(reports, now, busy, stores))
+        self._called = self._draining.called(self._columns_of(names))
+        if self._on_demand is not None and self._known.on_demand:
+            self._room = self._on_demand.room(len(self._known.endpoint_of))
+        rows = self._known.rows
+        planned = {name: self._plan(name, now) for name in names}
         # Before the rows: clients may invoke as soon as they read `InService`, and dead addresses
         # must go first.
-        self._publish(rows_after(rows, planned), reports, now)
-        steps = [self._step(name, planned[name], reports, now) for name in names]
-        for name, step in zip(names, steps, strict=True):
-            self._draining.note(name, step.draining, step.cut_off)
-        self._retries = {key: retry for step in steps for key, retry in step.retries.items()}
-        if any(step.writes for step in steps):
-            rows = self._read()
-            self._publish(rows, reports, now)
+        self._publish(rows_after(rows, planned), names, now)
+        steps = {name: self._step(name, planned[name], now) for name in names}
+        if any(step.writes for step in steps.values()):
+            self._publish(self._known.rows, names, now)
+        for name, step in steps.items():
+            self._note(name, step)
+        self._agenda.close(self._shared)
         if self._on_demand is not None:
-            self._on_demand.follow(rows)
-        return self._requests(steps, rows, reports, now)
+            on_demand = (self._known.endpoints[name] for name in self._known.on_demand)
+            self._on_demand.follow(on_demand)
+        return self._requests(steps.values(), now)
 
-    def _requests(
-        self, steps: Sequence[EndpointStep], rows: EndpointRows, reports: Reports | None, now: float
-    ) -> InstanceRequests:
+    def _look(
+        self, reports: Reports | None, now: float, busy: frozenset[str], stores: StoreStates
+    ) -> set[str]:
+        """Brings the rows up to date; returns the endpoints to plan."""
+        known, agenda = self._known, self._agenda
+        if not 0 <= now - self._all_at < ALL_SECONDS:  # or the clock was set back
+            known.forget()
+        plans_all = known.are_forgotten
+        with self._database.read() as connection:
+            names = known.refresh(connection)
+            backlogs = read_backlogs(connection, known)
+        leaving = self._cluster.leaving() if self._cluster is not None else frozenset()
+        self._shared = shared = SharedFacts(
+            reports=reports, leaving=leaving, stores=stores, backlogs=backlogs, busy=busy
+        )
+        if plans_all or agenda.concerns_all(shared):
+            if plans_all:
+                agenda.restart()
+                self._all_at = now
+            return {*names, *known.endpoints, *known.instances, *self._routes.routes}
+        return names | known.on_demand | agenda.due(shared, known.endpoint_of, now)
+
+    def _columns_of(self, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        routed = instance_columns(of_names(self._routes.routes, names))
+        return {**routed, **self._routes.leaving}
+
+    def _note(self, name: str, step: EndpointStep) -> None:
+        """Notes what the endpoint waits for now."""
+        endpoint, group = self._known.endpoints.get(name), self._known.instances.get(name, ())
+        self._draining.note(name, step.draining, step.cut_off)
+        self._needs.note(name, endpoint)
+        self._retries.pop(name, None)
+        if endpoint is None and not group:
+            self._agenda.forget([name])
+            return
+        if step.retries:
+            self._retries[name] = step.retries
+        self._agenda.note(name, step, is_at_rest=_is_at_rest(endpoint, group))
+
+    def _requests(self, steps: Iterable[EndpointStep], now: float) -> InstanceRequests:
+        reports = self._shared.reports
         stop = [instance_id for step in steps for instance_id in step.stop]
-        stop += leftovers(rows.instance_ids, reports) if reports is not None else ()
+        stop += leftovers(self._known.endpoint_of.keys(), reports) if reports is not None else ()
         settle = {instance_id: self._departures.settle_at(instance_id, now) for instance_id in stop}
-        times = [step.wake_at for step in steps] + list(settle.values())
-        idle = [step.idle_at for step in steps if step.idle_at is not None]
+        times = [self._agenda.wake_at, *settle.values()]
         start = tuple(spec for step in steps for spec in step.start)
         return InstanceRequests(
             start=start,
             stop=tuple(instance_id for instance_id in stop if settle[instance_id] is None),
-            stores=requested_stores(rows.endpoints.values()),
-            warm_images=_warm_images(rows.endpoints.values()),
+            stores=self._needs.stores,
+            warm_images=self._needs.warm_images,
             wake_at=min((at for at in times if at is not None), default=None),
-            idle_at=min(idle, default=None),
-            settled=not (start or stop) and _at_rest(rows),
+            idle_at=self._agenda.idle_at,
+            settled=not (start or stop) and self._agenda.is_at_rest,
         )
 
     def take_over(self) -> None:
         """Call it before the first pass after another control has led."""
         self._routes.read_again()
+        if self._on_demand is not None:
+            self._on_demand.demand.begin()
+        self._known.forget()
 
     def stand_by(self, leader: str, address: str | None = None) -> None:
         """Empties the routes while `leader` works on the endpoints: its instances cannot be reached
@@ -256,60 +250,52 @@ class EndpointPass:
         if self._cluster is None and self._routes.publish({}, leader, leader_address=address):
             self._on_routes()
 
-    def _read(self) -> EndpointRows:
-        with self._database.read() as connection:
-            return read_rows(connection)
-
-    def _publish(self, rows: EndpointRows, reports: Reports | None, now: float) -> None:
+    def _publish(self, rows: EndpointRows, names: Sequence[str], now: float) -> None:
+        """Publishes the routes, of which those of `names` may be new."""
+        reports = self._shared.reports
         if reports is None and self._cluster is not None:
             return  # rows do not say on which node an instance is
         before = self._routes.routes
-        all_instances = chain.from_iterable(rows.instances.values())
-        leaving = leaving_columns(all_instances, before, self._routes.leaving)
-        routes = build_routes(
-            rows.endpoints.values(),
-            rows.instances,
-            reports,
-            before,
-            self._stores,
-            reserved=chain.from_iterable(leaving.values()),
-        )
+        # All that leave are of endpoints that each pass plans.
+        instances = chain.from_iterable(rows.instances.get(name, ()) for name in names)
+        leaving = leaving_columns(instances, of_names(before, names), self._routes.leaving)
+        reserved = chain.from_iterable(leaving.values())
+        stores = self._shared.stores
+        routes = self._live.build(before, names, rows, reports, stores, reserved)
         nodes = self._cluster.routes() if self._cluster is not None else None
         if self._routes.publish(routes, leaving=leaving, nodes=nodes):
-            self._departures.note(before, routes, now)
+            self._departures.note(of_names(before, names), of_names(routes, names), now)
             self._on_routes()
 
-    def _plan(
-        self, name: str, rows: EndpointRows, reports: Reports | None, now: float
-    ) -> EndpointStep:
-        of_endpoint = rows.instances.get(name, ())
-        return plan(self._facts(rows.endpoints.get(name), of_endpoint, reports, now), self._new_id)
+    def _plan(self, name: str, now: float) -> EndpointStep:
+        known = self._known
+        facts = self._facts(known.endpoints.get(name), known.instances.get(name, ()), name, now)
+        return plan(facts, self._new_id)
 
     def _facts(
         self,
         endpoint: EndpointRecord | None,
         of_endpoint: Iterable[InstanceRecord],
-        reports: Reports | None,
+        name: str,
         now: float,
     ) -> Facts:
+        shared = self._shared
         return Facts(
             endpoint=endpoint,
             instances=tuple(of_endpoint),
-            reports=reports,
-            retries=self._retries,
-            busy=self._busy,
+            reports=shared.reports,
+            retries=self._retries.get(name, {}),
+            busy=shared.busy,
             called=self._called,
             drain_seconds=self._draining.seconds,
-            leaving=self._cluster.leaving() if self._cluster is not None else frozenset(),
-            stores=self._stores,
-            uses=self._on_demand.uses(endpoint, self._rows) if self._on_demand else {},
+            leaving=shared.leaving,
+            stores=shared.stores,
+            uses=self._on_demand.uses(endpoint, shared.backlogs) if self._on_demand else {},
             room=self._room,
             now=now,
         )
 
-    def _step(
-        self, name: str, planned: EndpointStep, reports: Reports | None, now: float
-    ) -> EndpointStep:
+    def _step(self, name: str, planned: EndpointStep, now: float) -> EndpointStep:
         """Takes a planned step; if it changes rows, plans it again with locked rows."""
         if not planned.writes:
             return planned
@@ -317,38 +303,25 @@ class EndpointPass:
             self._lease.check(connection, now)
             endpoint = endpoints.get_for_update(connection, name)
             of_endpoint = instances.of_endpoint(connection, name)
-            step = plan(self._facts(endpoint, of_endpoint, reports, now), self._new_id)
+            step = plan(self._facts(endpoint, of_endpoint, name, now), self._new_id)
             _write(connection, step)
             if endpoint and step.endpoint and step.endpoint.status is not endpoint.status:
                 labels = tags.get(connection, endpoint.arn)
                 put_event(connection, endpoint_event(step.endpoint, labels, now))
+        written = make_rows([endpoint] if endpoint else [], of_endpoint)
+        self._known.note(name, rows_after(written, {name: step}))
         if self._on_demand is not None:
-            self._on_demand.note_starts(of_endpoint, step, reports)
+            self._on_demand.note_starts(of_endpoint, step, self._shared.reports)
         # Endpoints share the room.
         self._room = replace(self._room, free_instances=self._room.free_instances - len(step.added))
         _log_step(name, step, endpoint)
         return step
 
 
-def _warm_images(endpoints: Iterable[EndpointRecord]) -> tuple[str, ...]:
-    """Not of endpoints that are created: their first instance proves that the model starts, and
-    would share the processors with a fork server."""
-    images = {
-        container.image
-        for endpoint in endpoints
-        if endpoint.current is not None and endpoint.status is not EndpointStatus.DELETING
-        for variant in endpoint.current.all_variants
-        if variant.starts_on_demand
-        for container in variant.containers
-    }
-    return tuple(sorted(images))
-
-
-def _at_rest(rows: EndpointRows) -> bool:
-    return all(endpoint.status in _RESTING for endpoint in rows.endpoints.values()) and all(
+def _is_at_rest(endpoint: EndpointRecord | None, group: Iterable[InstanceRecord]) -> bool:
+    return (endpoint is None or endpoint.status in _RESTING) and all(
         instance.stop_at is None
         and instance.state in (InstanceState.IN_SERVICE, InstanceState.FAILED)
-        for group in rows.instances.values()
         for instance in group
     )
 

@@ -19,12 +19,9 @@ from sagehen.frame.container_specs import (
 )
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
+from sagehen.services.sagemaker.hosting.reconciler.calls import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import (
-    ClusterNodes,
-    EndpointPass,
-    OnDemand,
-)
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes, EndpointPass
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile
 from sagehen.services.sagemaker.offline_results.stores import StoreRequest, StoreStates
 from sagehen.state.database import Database

@@ -1,7 +1,7 @@
 """The next step of one endpoint, as pure functions."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 
 import msgspec
@@ -172,15 +172,15 @@ def _follow(
     )
 
 
-def leftovers(instance_ids: set[str], reports: Reports) -> tuple[str, ...]:
+def leftovers(instance_ids: Set[str], reports: Reports) -> tuple[str, ...]:
     """Returns instances of the agent without a row.
 
     Read `instance_ids` after `reports`: rows are written before instances start.
     """
     return tuple(
-        report.instance_id
-        for report in reports.values()
-        if report.instance_id not in instance_ids and report.state is not InstanceState.STOPPING
+        key
+        for key in sorted(reports.keys() - instance_ids)
+        if reports[key].state is not InstanceState.STOPPING
     )
 
 

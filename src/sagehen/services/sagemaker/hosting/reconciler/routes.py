@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from sagehen.base.errors import Invalid
 from sagehen.frame.container_specs import InstanceReport, InstanceState
 from sagehen.frame.routes import (
     DEFAULT_SLOTS,
@@ -20,8 +21,10 @@ from sagehen.frame.routes import (
     RouteTable,
     VariantRoute,
 )
+from sagehen.frame.s3_locations import parse_location
 from sagehen.services.sagemaker.hosting.reconciler.columns import routed_instances, with_columns
 from sagehen.services.sagemaker.hosting.reconciler.plan import DELETED_DRAIN_SECONDS, Reports
+from sagehen.services.sagemaker.hosting.reconciler.rows import EndpointRows
 from sagehen.services.sagemaker.hosting.records import (
     SERVING,
     EndpointRecord,
@@ -35,6 +38,7 @@ __all__ = [
     "InstanceAddresses",
     "RouteFile",
     "build_routes",
+    "route_of",
     "routed_ids",
 ]
 
@@ -100,7 +104,7 @@ def _from_report(report: InstanceReport) -> InstanceRoute | None:
 
 def build_routes(
     endpoints: Iterable[EndpointRecord],
-    instances: Mapping[str, Sequence[InstanceRecord]],
+    instances: Mapping[str, tuple[InstanceRecord, ...]],
     reports: Reports | None,
     before: Mapping[str, Route],
     stores: StoreStates = NO_STORES,
@@ -114,12 +118,23 @@ def build_routes(
         reserved: columns of instances that leave.
     """
     addresses = InstanceAddresses(reports, routed_instances(before))
+    rows = EndpointRows({endpoint.name: endpoint for endpoint in endpoints}, instances)
     routes = {
-        endpoint.name: _route(endpoint, instances.get(endpoint.name, ()), addresses, stores)
-        for endpoint in endpoints
-        if endpoint.status in SERVING and endpoint.current is not None
+        name: route
+        for name in rows.endpoints
+        if (route := route_of(name, rows, addresses, stores)) is not None
     }
     return with_columns(routes, before, reserved)
+
+
+def route_of(
+    name: str, rows: EndpointRows, addresses: InstanceAddresses, stores: StoreStates
+) -> Route | None:
+    """Returns an endpoint's route without columns; None while it does not serve."""
+    endpoint = rows.endpoints.get(name)
+    if endpoint is None or endpoint.status not in SERVING or endpoint.current is None:
+        return None
+    return _route(endpoint, rows.instances.get(name, ()), addresses, stores)
 
 
 def _route(
@@ -146,6 +161,7 @@ def _route(
             instances=tuple(instance for instance in routed_instances if instance is not None),
             strategy=variant.strategy,
             multi_model=variant.multi_model,
+            models_url=_models_url(variant),
             containers=_containers(variant),
             mode=variant.mode,
             offline_results=offline_route(deployment.deployment_id, variant, stores),
@@ -171,6 +187,15 @@ def _on_demand(variant: VariantPlan, instances: Iterable[InstanceRecord]) -> OnD
         max_concurrency=variant.serverless.max_concurrency,
         provisioned_concurrency=variant.serverless.provisioned_concurrency or 0,
     )
+
+
+def _models_url(variant: VariantPlan) -> str:
+    urls = {each.model_data_url for each in variant.containers if each.multi_model}
+    url = urls.pop() if len(urls) == 1 else None
+    try:
+        return parse_location(url).below("").url if url else ""
+    except Invalid:
+        return ""  # the agent refuses the instance, with the reason
 
 
 def _containers(variant: VariantPlan) -> tuple[ContainerRoute, ...]:
@@ -220,6 +245,8 @@ class RouteFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._published = _read(path)
+        self._encoded: dict[str, tuple[Route, msgspec.Raw]] = {}
+        """each route with its JSON: those that stay are not encoded again"""
 
     @property
     def routes(self) -> dict[str, Route]:
@@ -261,11 +288,23 @@ class RouteFile:
         if before is not None and table == replace(before, version=version):
             return False
         temporary = self._path.with_name(self._path.name + ".new")
-        temporary.write_bytes(msgspec.json.encode(table))
+        temporary.write_bytes(self._encode(table))
         os.replace(temporary, self._path)
         self._published = table
         log.info("Routes were published.", extra={"action": "publish_routes", "version": version})
         return True
+
+    def _encode(self, table: RouteTable) -> bytes:
+        before, self._encoded = self._encoded, {}
+        for name, route in table.routes.items():
+            known = before.get(name)
+            if known is None or known[0] is not route:
+                known = route, msgspec.Raw(msgspec.json.encode(route))
+            self._encoded[name] = known
+        values = {name: getattr(table, name) for name in table.__struct_fields__}
+        return msgspec.json.encode(
+            {**values, "routes": {name: raw for name, (_, raw) in self._encoded.items()}}
+        )
 
 
 def _read(path: Path) -> RouteTable | None:

@@ -42,4 +42,4 @@ def test_a_call_imports_it_though_another_model_is_being_loaded(tmp_path, packag
     module = model(tmp_path / "a", text).load("inference")
     other = model(tmp_path / "b", "")
     with ThreadPoolExecutor(1) as pool, other.active():
-        assert pool.submit(module.call).result(20) == "said"
+        assert pool.submit(module.call).result(120) == "said"

@@ -8,6 +8,18 @@ def test_an_instance_is_called_while_any_of_its_columns_has_requests():
     assert draining.called(columns) == {"one", "direct"}
 
 
+def test_in_a_cluster_the_nodes_say_which_instances_have_requests():
+    asked = []
+
+    def on_nodes(instance_ids):
+        asked.append(set(instance_ids))
+        return frozenset({"there"})
+
+    draining = Draining(9.0, lambda column: 1, on_nodes)
+    assert draining.called({"here": (0,), "there": (1,)}) == {"there"}
+    assert asked == [{"here", "there"}]
+
+
 def test_each_instance_is_logged_once_and_counted_if_it_was_cut_off(caplog):
     caplog.set_level("INFO")
     draining = Draining(9.0)

@@ -16,9 +16,10 @@ from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
 from sagehen.services.sagemaker.hosting.demand import CallDemand, StartRequests, WaitingCalls
+from sagehen.services.sagemaker.hosting.reconciler.calls import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.columns import columns_of
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass, OnDemand
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile, routed_ids
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state.database import Database
@@ -171,7 +172,7 @@ def test_an_instance_that_goes_on_for_too_long_is_stopped_and_counted(
     reports = ALL_WELL | {"i2": report("i2", IN_SERVICE)}
     control.run(reports, NOW)
     with database.write() as connection:
-        endpoints.update(connection, SERVING)
+        endpoints.update(connection, msgspec.structs.replace(SERVING, modified_at=2.0))
     control.run(reports, NOW)
 
     assert control.run(reports, NOW + 5.9).stop == ()

@@ -192,17 +192,17 @@ async def test_instances_of_transform_jobs_are_left_alone(control) -> None:
 async def test_a_change_made_while_the_step_is_planned_is_not_lost(control) -> None:
     """The endpoint is deleted after the pass has read the rows and before it writes."""
     control.write(CREATING)
-    read = control.loop._pass._read
+    look = control.loop._pass._look
     once = iter([True])
 
-    def read_then_delete():
-        rows = read()
+    def look_then_delete(*given):
+        names = look(*given)
         if next(once, False):
             deleting = msgspec.structs.replace(CREATING, status=EndpointStatus.DELETING)
             control.write(deleting)
-        return rows
+        return names
 
-    control.loop._pass._read = read_then_delete
+    control.loop._pass._look = look_then_delete
     async with control.running():
         await control.until(lambda: control.status() is None)
         await control.until(lambda: not control.agent.states and not control.rows())

@@ -224,7 +224,7 @@ async def test_a_refresh_is_routed_when_its_store_is_whole_and_the_old_one_goes(
         await control.until(lambda: routed_stores(control) == ["d1.a.0.db"])
         control.store_builds.gate.clear()
         newer = with_results(deployment("d1", 1), only=True, revision=1)
-        control.write(msgspec.structs.replace(serving, current=newer))
+        control.write(msgspec.structs.replace(serving, current=newer, modified_at=2.0))
         await control.until(lambda: len(control.store_builds.requests) == 2)
         await control.slept(LONGEST_REST_SECONDS)
         assert routed_stores(control) == ["d1.a.0.db"]

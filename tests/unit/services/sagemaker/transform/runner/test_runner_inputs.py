@@ -134,7 +134,7 @@ async def test_manifests_that_cannot_be_written_fail_the_job(
 
     monkeypatch.setattr(store, "put", refuse)
     runner = job.start(make_spec(capture=Capture(uri="s3://out/to")), Container(upper))
-    ended = await asyncio.wait_for(runner.run(), 30)
+    ended = await asyncio.wait_for(runner.run(), 120)
     assert ended.error == "ClientError"
     assert "KeyTooLongError" in ended.message
 
@@ -152,7 +152,7 @@ async def test_a_job_waits_for_its_first_instance(job: TransformRun, store: Memo
     container.is_reachable = True
     runner.instances.update(list(runner.instances._instances))
 
-    assert await asyncio.wait_for(running, 30) == RunnerEnded()
+    assert await asyncio.wait_for(running, 120) == RunnerEnded()
     assert store.outputs() == {"results/x.out": b"X\n"}
 
 
@@ -231,7 +231,7 @@ async def test_a_pipeline_passes_answers_on(job: TransformRun, store: MemoryStor
     spec = make_spec(content_type="text/csv", accept="text/plain")
     runner = job.start(spec, first, second, is_pipeline=True)
 
-    assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded()
+    assert await asyncio.wait_for(runner.run(), 120) == RunnerEnded()
     assert store.outputs() == {"results/x.out": b"A\nBA\nB\n"}
     assert first.headers == [b"Content-Type: text/csv\r\n"]
     assert second.headers == [b"Content-Type: text/upper\r\nAccept: text/plain\r\n"]
@@ -246,7 +246,7 @@ async def test_a_pipeline_ends_at_an_error(job: TransformRun, store: MemoryStore
     second = Container(upper)
     runner = job.start(make_spec(), Container(refuse), second, is_pipeline=True)
 
-    assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded(error="ClientError")
+    assert await asyncio.wait_for(runner.run(), 120) == RunnerEnded(error="ClientError")
     assert second.payloads == []
 
 
@@ -270,7 +270,7 @@ async def test_listing_waits_for_the_objects_before(
     assert (known.objects_known < 25, known.is_listed) == (True, False)
 
     gate.set()
-    assert await asyncio.wait_for(running, 30) == RunnerEnded()
+    assert await asyncio.wait_for(running, 120) == RunnerEnded()
     assert len(store.outputs()) == 40
 
 

@@ -76,7 +76,7 @@ async def run(job: TransformRun, handle: Handler, **changes: object) -> RunnerEn
         runner = job.start(make_spec(**{**SPEC_FIELDS, **changes}), Container(nobody))
         runner.instances._connect = lambda *_: Container(nobody)
         runner.instances.update([InstanceAddress(instance_id="i", address=address)])
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             return await runner.run()
 
 
@@ -189,5 +189,5 @@ async def test_a_stream_that_stops_times_out(job: TransformRun, store: MemorySto
 async def test_pipelines_are_refused(job: TransformRun, store: MemoryStore) -> None:
     store.objects["in", "data/x"] = b"abc"
     runner = job.start(make_spec(**SPEC_FIELDS), *[Container(nobody)] * 2, is_pipeline=True)
-    assert await asyncio.wait_for(runner.run(), 30) == RunnerEnded(error="ClientError")
+    assert await asyncio.wait_for(runner.run(), 120) == RunnerEnded(error="ClientError")
     assert "pipeline" in job.of(FailedObject)[0].message

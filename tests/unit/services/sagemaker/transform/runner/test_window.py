@@ -32,12 +32,12 @@ async def test_who_waits_goes_in_turn() -> None:
 async def test_a_batch_that_is_too_large_goes_alone() -> None:
     window = Window()
     window.limit = 10
-    await asyncio.wait_for(window.take(50), 10)
+    await asyncio.wait_for(window.take(50), 120)
     waiting = asyncio.create_task(window.take(1))
     await asyncio.sleep(0)
     assert not waiting.done()
     window.give(50)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 120)
 
 
 async def test_a_cancelled_waiter_takes_nothing() -> None:

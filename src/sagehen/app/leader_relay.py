@@ -1,0 +1,129 @@
+"""Own paths that only the leading control can answer: one that stands by passes them on to it.
+
+    gateway ──► control that stands by ──(TLS)──► door of the leader's machine ──► leading control
+
+A standby's gateways report their calls in this way, and whoever asks a standby for the status or
+the metrics gets those of the whole cluster. A control that was passed a request and does not lead
+(any more) refuses it: nothing counts as reported that the leader has not read.
+"""
+
+from collections.abc import Callable
+from http import HTTPStatus
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sagehen.base.clock import Clock
+from sagehen.base.cluster_certificates import client_context, server_name
+from sagehen.base.errors import Invalid, Unavailable
+from sagehen.base.home import Home
+from sagehen.frame.own_paths.routes import refusal, whole_body
+from sagehen.frame.routes import RouteFileReader
+from sagehen.http1.call import LocalAnswer, exchange
+from sagehen.http1.pool import Pool, Tls
+
+__all__ = ["PASSED_ON", "LeaderRelay"]
+
+PASSED_ON = "x-sagehen-passed-on"
+"""header of a request that another control has passed on"""
+OF_LEADER = (
+    "/_sagehen/internal/",
+    "/_sagehen/jobs/",
+    "/_sagehen/metrics",
+    "/_sagehen/offline-results",
+    "/_sagehen/status",
+)
+"""beginnings of the paths whose answers are in the leader's memory"""
+REPORT_SECONDS = 1.5
+"""less than gateways wait before they repeat a report"""
+TIMEOUT_SECONDS = 10.0
+LARGEST_BODY_BYTES = 16 * 2**20
+
+
+class LeaderRelay:
+    """Args:
+    own_node_id: of this machine.
+    is_leader: whether this control leads.
+    token: opens the own paths of every server of the cluster.
+    """
+
+    def __init__(
+        self, home: Home, own_node_id: str, is_leader: Callable[[], bool], token: str, clock: Clock
+    ) -> None:
+        self._own_node_id = own_node_id
+        self._is_leader = is_leader
+        self._token = token
+        self._clock = clock
+        self._table = RouteFileReader(home.routes, clock)
+        self._context = client_context(home.cluster)
+        self._pool: tuple[str, str, Pool] | None = None
+        """with the node and the address that it leads to"""
+
+    def wrap(self, app: ASGIApp) -> ASGIApp:
+        """Returns an application in front of `app`, which answers what the leader need not."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            if self._is_leader() or not scope["path"].startswith(OF_LEADER):
+                await app(scope, receive, send)
+            else:
+                await (await self._answer(Request(scope, receive)))(scope, receive, send)
+
+        return answer
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool[2].abort()
+
+    async def _answer(self, request: Request) -> Response:
+        try:
+            if PASSED_ON in request.headers:
+                raise Unavailable("This control does not lead.")
+            answer = await self._pass_on(request)
+        except Invalid as error:
+            return refusal(error)
+        except Unavailable as error:
+            message = f"The control that leads the cluster cannot be reached now: {error}"
+            return refusal(Unavailable(message))
+        except ClientDisconnect:
+            return Response(status_code=HTTPStatus.BAD_REQUEST)
+        return Response(
+            answer.body, answer.status, media_type=answer.headers.get("content-type") or None
+        )
+
+    async def _pass_on(self, request: Request) -> LocalAnswer:
+        """Raises Unavailable."""
+        body = await whole_body(request, LARGEST_BODY_BYTES)
+        query = request.url.query
+        path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
+        target = path.partition("?")[0] + (f"?{query}" if query else "")
+        lines = [
+            f"{request.method} {target} HTTP/1.1",
+            "Host: localhost",
+            f"Authorization: Bearer {self._token}",
+            f"{PASSED_ON}: 1",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        ]
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        name = f"{request.method} {target}"
+        is_report = target.startswith("/_sagehen/internal/")
+        seconds = REPORT_SECONDS if is_report else TIMEOUT_SECONDS
+        return await exchange(self._pool_of_leader(), [head, body], name, seconds)
+
+    def _pool_of_leader(self) -> Pool:
+        """Raises Unavailable while the leader has not sent its address."""
+        self._table.refresh_if_old()
+        for node_id, node in self._table.table.nodes.items():
+            if node.control_address and node_id != self._own_node_id:
+                return self._pool_of(node_id, node.control_address)
+        raise Unavailable("No control that leads has sent its address yet.")
+
+    def _pool_of(self, node_id: str, address: str) -> Pool:
+        if self._pool is None or self._pool[:2] != (node_id, address):
+            self.close()
+            tls = Tls(self._context, server_name(node_id))
+            self._pool = (node_id, address, Pool(f"tcp:{address}", self._clock, tls=tls))
+        pool = self._pool[2]
+        pool.close_idle(self._clock.monotonic())
+        return pool
