@@ -8,12 +8,18 @@ from contextlib import suppress
 
 import psutil
 import pytest
+from botocore.exceptions import ClientError
+from sqlalchemy import create_engine
 
+from sagehen.app.backup import restore_backup, take_backup
 from support.cli import run_command
 from support.cluster import ROOM, cluster_status
 from support.deploy import Deployer, loads_when
+from support.newer_version import VERSION, make_newer_version
 from support.postgres import running_postgres
-from support.server import eventually
+from support.server import Server, eventually
+from support.state import settings_of
+from support.traffic import Balancer, traffic
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +42,7 @@ def shared(server):
             "object_store_options": json.dumps(options),
             "serverless_idle_seconds": "2",
             **ROOM,
+            "cluster_leave_seconds": "120",
         }
 
 
@@ -164,3 +171,94 @@ def test_calls_at_a_standby_start_instances_and_keep_them(pair, module_gates):
         gate.touch()
         assert call.result() == "[2.0, 4.0]"
     leader.start()
+
+
+def node_of(server):
+    return (server.home / "cluster" / "node-id").read_text()
+
+
+def versions(server):
+    nodes = json.loads(server.get("/_sagehen/cluster"))["nodes"]
+    return {node["id"]: (node["version"], node["state"]) for node in nodes}
+
+
+def test_servers_are_upgraded_one_after_another(pair, tmp_path):
+    """Of which one leads, and both become servers of a later version."""
+    first, second = pair
+    newer = {"PYTHONPATH": str(make_newer_version(tmp_path))}
+    nodes = [node_of(server) for server in pair]
+    assert (
+        Deployer(first).endpoint("rolled", InitialInstanceCount=2)["EndpointStatus"] == "InService"
+    )
+    with traffic(Balancer(*pair), "rolled") as seen:
+        drained = run_command("cluster", "drain", nodes[0], "--home", second.home)
+        assert drained.status == 0, drained.stderr
+        assert first.stop() == 0
+        first.settings |= newer
+        first.start()
+        eventually(lambda: versions(second)[nodes[0]] == (VERSION, "draining"))
+        undone = run_command("cluster", "drain", nodes[0], "--undo", "--home", first.home)
+        assert undone.status == 0, undone.stderr
+        # Controls of two versions, on the tables of the newer one.
+        deploy = Deployer(second)
+        assert deploy.endpoint("mixed", InitialInstanceCount=2)["EndpointStatus"] == "InService"
+        assert Deployer(first).invoke("mixed") == deploy.invoke("mixed")
+        seen.goes_on()
+        # Its instances leave the other server when it is stopped, and its leadership passes on.
+        assert second.stop() == 0
+        moved = cluster_status(first)
+        assert moved[nodes[1]]["instances"] == []
+        seen.goes_on()
+        assert Deployer(first).endpoint("after")["EndpointStatus"] == "InService"
+        second.settings |= newer
+        second.start()
+        eventually(lambda: versions(first)[nodes[1]] == (VERSION, "ready"))
+        seen.goes_on()
+    assert seen.errors == []
+    status = json.loads(first.get("/_sagehen/status"))
+    serving = {
+        each["name"]: sum(variant["in_service"] for variant in each["variants"])
+        for each in status["endpoints"]
+    }
+    assert (serving["rolled"], serving["mixed"], serving["after"]) == (2, 2, 1)
+
+
+def test_a_restored_cluster_leaves_the_nodes_of_a_running_one_alone(pair, shared, short_path):
+    first, second = pair
+    before = {key: node["instances"] for key, node in cluster_status(first).items()}
+    url = shared["database_url"]
+    settings = {**shared, "database_url": url.replace("/postgres?", "/restored?")}
+    database = create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with database.connect() as connection:
+        connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.exec_driver_sql("CREATE DATABASE restored")
+    database.dispose()
+    home = short_path / "home"
+    stored = {name: shared[name] for name in ("object_store_url", "object_store_options")}
+    stored["object_store_options"] = json.loads(stored["object_store_options"])
+    take_backup(settings_of(first.home, database_url=url, **stored), short_path / "backup")
+    new = settings_of(home, database_url=settings["database_url"], **stored)
+    restore_backup(new, short_path / "backup")
+    chosen = {f"SAGEHEN_{name.upper()}": value for name, value in settings.items()}
+    restored = Server(home, {**chosen, "SAGEHEN_CLUSTER_LEAVE_SECONDS": "0"})
+    try:
+        restored.start()
+        assert set(cluster_status(restored)) == {node_of(restored)}
+        answer = Deployer(first).invoke("rolled")
+
+        def answers():
+            try:
+                return Deployer(restored).invoke("rolled") == answer
+            except ClientError:
+                return False
+
+        eventually(answers, 240)
+        assert {key: node["instances"] for key, node in cluster_status(first).items()} == before
+        assert Deployer(second).invoke("rolled") == answer
+    finally:
+        restored.stop()
+    # Nothing is to move when the servers stop.
+    sagemaker = first.client("sagemaker")
+    for endpoint in sagemaker.list_endpoints()["Endpoints"]:
+        sagemaker.delete_endpoint(EndpointName=endpoint["EndpointName"])
+    eventually(lambda: not any(node["instances"] for node in cluster_status(first).values()))

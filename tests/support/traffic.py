@@ -1,14 +1,17 @@
 """Requests to an endpoint, one after another, while a test does something."""
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.server import eventually
+from botocore.exceptions import EndpointConnectionError
 
-__all__ = ["Traffic", "traffic"]
+from support.server import Server, eventually
+
+__all__ = ["Balancer", "Traffic", "traffic"]
 
 
 @dataclass
@@ -20,6 +23,28 @@ class Traffic:
         """Waits for so many further answers."""
         goal = self.answers + count
         eventually(lambda: self.answers >= goal or bool(self.errors))
+
+
+class Balancer:
+    """Sends each request to one of several servers, in turn: to the next where none took it."""
+
+    def __init__(self, *servers: Server) -> None:
+        self._servers = servers
+        self._clients: dict[str, Any] = {}
+        self._turns = itertools.count()
+
+    def invoke_endpoint(self, **params: Any) -> Any:
+        first = next(self._turns)
+        for turn in range(len(self._servers)):
+            server = self._servers[(first + turn) % len(self._servers)]
+            try:
+                url = server.url
+                if url not in self._clients:
+                    self._clients[url] = server.client("sagemaker-runtime")
+                return self._clients[url].invoke_endpoint(**params)
+            except (FileNotFoundError, EndpointConnectionError) as error:
+                refused = error
+        raise refused
 
 
 @contextmanager

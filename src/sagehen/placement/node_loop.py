@@ -16,7 +16,7 @@ from sagehen.base.errors import SagehenError
 from sagehen.placement import store
 from sagehen.placement.fleet import Fleet
 from sagehen.placement.records import NodeRecord
-from sagehen.state.database import Database
+from sagehen.state.database import Database, notify
 
 __all__ = ["NODES_CHANGED", "NodeLoop", "NodeSource"]
 
@@ -135,6 +135,7 @@ class NodeLoop:
         with self._database.write() as connection:
             for record in records:
                 store.put(connection, record)
+            notify(connection, NODES_CHANGED)
 
     async def _note_seen(self, records: Sequence[NodeRecord], epoch: int) -> None:
         """Writes now and then, and when another set of nodes answers."""

@@ -1,8 +1,8 @@
 """Assembles control's parts for several machines."""
 
 import os
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import psutil
@@ -39,6 +39,8 @@ from sagehen.state.leadership import Leadership
 
 __all__ = ["ClusterParts"]
 
+FIRST_ROUTES_SECONDS = 20.0
+LOOK_SECONDS = 0.05
 RELAY_NODES_SECONDS = 1.0
 """between looks at which nodes answer"""
 
@@ -108,9 +110,16 @@ class ClusterParts:
             return None
         return RaySource(start, RayClient(start.home.ray_socket), self.fleet.reservations, SYSTEM)
 
-    def serving(self) -> AbstractAsyncContextManager[None]:
-        """Serves nodes without a control until the block ends."""
-        return serving_control_door(self._listener, self._home)
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Serves nodes without a control until the block ends. Waits before for the first route
+        table, which another control sends if it leads: a server that reports ready should know its
+        endpoints."""
+        deadline = SYSTEM.monotonic() + FIRST_ROUTES_SECONDS
+        while not self._home.routes.exists() and SYSTEM.monotonic() < deadline:
+            await SYSTEM.sleep(LOOK_SECONDS)
+        async with serving_control_door(self._listener, self._home):
+            yield
 
     def hint(self) -> None:
         """Has the nodes looked at now."""
