@@ -14,7 +14,7 @@ from sagehen.state.rows import METADATA, upsert
 
 __all__ = ["COMPATIBILITY", "check_revision", "is_supported", "require_revision"]
 
-_FIRST = "0022"
+_FIRST = "0019"
 """the first revision whose code knows this rule"""
 
 COMPATIBILITY = Table(

@@ -569,4 +569,4 @@ CREATE TABLE compatibility (
 	oldest_revision VARCHAR(32) NOT NULL, 
 	CONSTRAINT pk_compatibility PRIMARY KEY (id)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0022');
+INSERT INTO alembic_version (version_num) VALUES ('0019');
