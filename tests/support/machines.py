@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -234,15 +235,22 @@ class Machine:
 
     def client(self, service: str, region: str = "us-east-1", **config: Any) -> Any:
         """A boto3 client of the server there; errors are not retried unless `config` says so."""
+        return self.client_at(self.url, service, region, **config)
+
+    def client_at(self, url: str, service: str, region: str = "us-east-1", **config: Any) -> Any:
         keys = json.loads((self.home / "credentials.json").read_text())
         return boto3.client(
             service,
-            endpoint_url=self.url,
+            endpoint_url=url,
             aws_access_key_id=keys["access_key"],
             aws_secret_access_key=keys["secret_key"],
             region_name=region,
             config=Config(**{"retries": {"max_attempts": 0}, **config}),
         )
+
+    def seen_through(self, other: "Machine") -> "_Gateway":
+        """The server of this machine by the gateway of another one, which has no server."""
+        return _Gateway(self, f"http://{other.address}:{self.url.rpartition(':')[2]}")
 
     @property
     def _cable(self) -> str:
@@ -256,6 +264,15 @@ class Machine:
 
     def _enter(self) -> list[str]:
         return ["nsenter", f"--target={self._pid()}", *NAMESPACES, f"--wdns={HOME}"]
+
+
+@dataclass(frozen=True)
+class _Gateway:
+    machine: Machine
+    url: str
+
+    def client(self, service: str, region: str = "us-east-1", **config: Any) -> Any:
+        return self.machine.client_at(self.url, service, region, **config)
 
 
 class MachinesNetwork:
