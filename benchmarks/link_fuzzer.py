@@ -167,7 +167,7 @@ async def fuzz_server(seconds: float, rng: random.Random) -> Told:
         (code / "inference.py").write_text(SCRIPT)
         address = folder / "s.sock"
         tested = await _start_server(folder, address)
-        client = LinkClient(str(address), SYSTEM)
+        client = LinkClient(f"link:{address}", SYSTEM)
         await _honest_call(client, told, b"0")
         tested.before = tested.mebibytes
         ending = asyncio.Event()

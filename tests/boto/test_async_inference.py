@@ -86,7 +86,7 @@ def test_a_container_that_dies_is_asked_again(bench: AsyncBench, gates: Path) ->
 
 
 def test_a_large_input_and_output_are_streamed(bench: AsyncBench) -> None:
-    control = bench.server.pids()["control"]
+    control = bench.server.pid("control")
     location = bench.put(b"x" * SIZE)
     forget_peak(control)
     before = peak_bytes(control)

@@ -263,11 +263,13 @@ def test_a_model_that_is_still_loading_goes_on_and_holds_up_no_other(hasty, gate
     wait_until(lambda: answers("quick"))
     gate.touch()
     wait_until(lambda: answers("model"))
-    metrics = hasty.server.get("/_sagehen/metrics").decode()
-    (loads,) = re.findall(
-        r'^sagehen_model_loading_time_microseconds_count\{.*"slow".*\} (\S+)$', metrics, re.M
-    )
-    assert float(loads) == 2
+    pattern = r'^sagehen_model_loading_time_microseconds_count\{.*"slow".*\} (\S+)$'
+
+    def loads() -> list[float]:
+        metrics = hasty.server.get("/_sagehen/metrics").decode()
+        return [float(count) for count in re.findall(pattern, metrics, re.M)]
+
+    wait_until(lambda: loads() == [2])  # left out where the agent does not answer in time
 
 
 @BOTH

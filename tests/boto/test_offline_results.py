@@ -169,7 +169,7 @@ def test_an_endpoint_whose_results_cannot_be_used_fails(offline, name, text, rea
 
 
 def test_an_endpoint_without_a_bucket_fails(offline) -> None:
-    described = offline.only("nowhere", "s3://no-such-bucket/")
+    described = offline.only("no-bucket", "s3://no-such-bucket/")
     assert described["EndpointStatus"] == "Failed"
     assert "no-such-bucket" in described["FailureReason"]
 

@@ -175,12 +175,15 @@ def test_instances_do_not_become_serverless_but_the_other_way(serverless):
 def test_starts_are_measured(serverless):
     serverless.endpoint("measured")
     serverless.call("measured")
-    metrics = serverless.deployer.server.get("/_sagehen/metrics").decode()
-    name = "sagehen_model_setup_time_microseconds_sum"
-    (line,) = (
-        line for line in metrics.splitlines() if line.startswith(name + '{endpoint="measured"')
-    )
-    assert float(line.rpartition(" ")[2]) > 1000
+    name = 'sagehen_model_setup_time_microseconds_sum{endpoint="measured"'
+
+    def measured() -> list[float]:
+        metrics = serverless.deployer.server.get("/_sagehen/metrics").decode()
+        mine = (line for line in metrics.splitlines() if line.startswith(name))
+        return [float(line.rpartition(" ")[2]) for line in mine]
+
+    # It is the agent's to tell, which may not answer in time.
+    eventually(lambda: any(one > 1000 for one in measured()))
 
 
 # Scale from zero

@@ -119,7 +119,7 @@ def ours(word: str) -> list[psutil.Process]:
 
 def containers(deployer) -> list[psutil.Process]:
     """The hostile container's processes that this server has started."""
-    agent = psutil.Process(deployer.server.pids()["agent"])
+    agent = psutil.Process(deployer.server.pid("agent"))
     return [one for one in agent.children(recursive=True) if one in ours(CONTAINER.name)]
 
 
@@ -173,7 +173,7 @@ def test_one_that_spins_leaves_something_for_others(hostile, neighbour, wait_unt
 
 def test_one_that_prints_without_end_fills_two_files(hostile, wait_until):
     wait_until(lambda: bool(containers(hostile)))
-    agent = psutil.Process(hostile.server.pids()["agent"])
+    agent = psutil.Process(hostile.server.pid("agent"))
     before = agent.memory_info().rss
     wait_until(lambda: wish(hostile, "shout") == "said")
     assert agent.memory_info().rss - before < 20 * 2**20

@@ -82,7 +82,7 @@ def kill_control(server, gate):
     for _ in range(KILLS):
         before = server.pids().get("control")
         time.sleep(random.uniform(0.2, 1.0))
-        os.kill(server.pids()["control"], signal.SIGKILL)
+        os.kill(server.pid("control"), signal.SIGKILL)
         eventually(lambda before=before: server.pids().get("control", before) != before)
         eventually(lambda: is_ready(server))
         gate.touch()

@@ -64,7 +64,7 @@ def test_each_role_is_restarted_alone(killed, wait_until, role):
 
 
 def test_the_data_plane_serves_without_control(killed, wait_until):
-    pid = killed.server.pids()["control"]
+    pid = killed.server.pid("control")
     os.kill(pid, signal.SIGSTOP)
     try:
         assert serves(killed)
@@ -124,7 +124,7 @@ def test_a_scaling_activity_survives_kills_of_control_and_happens_once(killed, s
         StateReasonData=json.dumps({"recentDatapoints": [1.0]}),
     )
     for _ in range(2):
-        before = killed.server.pids()["control"]
+        before = killed.server.pid("control")
         os.kill(before, signal.SIGKILL)
         wait_until(lambda old=before: killed.server.pids().get("control", old) != old)
 
@@ -143,7 +143,7 @@ def test_a_scaling_activity_survives_kills_of_control_and_happens_once(killed, s
 
 
 def instance_pids(server) -> list[int]:
-    return container_pids(server.pids()["agent"])
+    return container_pids(server.pid("agent"))
 
 
 def test_a_killed_instance_comes_back(killed, wait_until):
@@ -269,7 +269,7 @@ def test_objects_are_whole_or_absent(killed, wait_until):
         for _ in range(2):
             count = len(answered)
             wait_until(lambda count=count: len(answered) > count + 3)
-            before = killed.server.pids()["control"]
+            before = killed.server.pid("control")
             os.kill(before, signal.SIGKILL)
             wait_until(lambda pid=before: killed.server.pids().get("control", pid) != pid)
         count = len(answered)

@@ -192,7 +192,7 @@ def test_a_killed_gateway(deployer, calls, wait_until):
 
 def test_a_killed_agent(deployer, calls, wait_until):
     """Its instances end with it: begun requests get ModelError, others an answer or an error."""
-    agent = deployer.server.pids()["agent"]
+    agent = deployer.server.pid("agent")
     os.kill(agent, signal.SIGKILL)
     wait_until(lambda: calls._in_flight() < CALLS)
     wait_until(lambda: deployer.server.pids().get("agent", agent) != agent)

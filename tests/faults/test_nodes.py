@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from support.cli import run_command
 from support.cluster import ROOM, cluster_status, node_maker
 from support.deploy import ROLE, Deployer
+from support.traffic import traffic
 
 
 @pytest.fixture(scope="module")
@@ -149,13 +150,39 @@ def test_what_hung_is_deleted_when_it_goes_on(head, nodes, deploy, wait_until):
 
 def test_a_node_is_drained_without_loss(head, nodes, deploy, wait_until):
     assert deploy.endpoint("drained", InitialInstanceCount=3)["EndpointStatus"] == "InService"
-    drained = run_command("cluster", "drain", "node-2", "--home", head.home)
-    assert drained.status == 0, drained.stderr
-    assert "Nothing runs on node-2: it can be stopped." in drained.stdout
-    assert instances(head)["node-2"] == set()
-    assert in_service(head, "drained") == 3
-    again = run_command("cluster", "drain", "node-2", "--undo", "--home", head.home)
-    assert again.status == 0, again.stderr
+    there = client_of(head, f"http://{nodes[1].addresses['gateway']}", "sagemaker-runtime")
+    with traffic(there, "drained") as seen:
+        drained = run_command("cluster", "drain", "node-2", "--home", head.home)
+        assert drained.status == 0, drained.stderr
+        assert "Nothing runs on node-2: it can be stopped." in drained.stdout
+        assert instances(head)["node-2"] == set()
+        assert in_service(head, "drained") == 3
+        # It stays so, also when it starts again.
+        nodes[0].stop()
+        assert cluster_status(head)["node-2"]["instances"] == []
+        nodes[0].start()
+        wait_until(lambda: cluster_status(head)["node-2"]["pids"])
+        again = run_command("cluster", "drain", "node-2", "--home", head.home)
+        assert again.status == 0, again.stderr
+        undone = run_command("cluster", "drain", "node-2", "--undo", "--home", head.home)
+        assert undone.status == 0, undone.stderr
+        own = next(key for key, node in cluster_status(head).items() if node["head"])
+        drained = run_command("cluster", "drain", own, "--home", head.home)
+        assert drained.status == 0, drained.stderr
+        moved = instances(head)
+        assert moved[own] == set()
+        assert moved["node-2"]
+        # Instances leave a node that is stopped before it ends.
+        nodes[0].stop()
+        assert instances(head) == {own: set(), "node-2": set(), "node-3": everywhere(head)}
+        assert in_service(head, "drained") == 3
+        # Now there is none left to move to.
+        refused = run_command("cluster", "drain", "node-3", "--home", head.home)
+        assert "No other node takes work" in refused.stderr
+        seen.goes_on()
+    assert seen.errors == []
+    assert seen.answers > 50
+    run_command("cluster", "drain", own, "--undo", "--home", head.home)
     unknown = run_command("cluster", "drain", "none", "--home", head.home)
     assert "There is no node none." in unknown.stderr
     deploy.sagemaker.delete_endpoint(EndpointName="drained")

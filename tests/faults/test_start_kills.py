@@ -67,15 +67,15 @@ def is_whole(server: Server) -> bool:
 
 
 def kill_control(server: Server) -> None:
-    os.kill(server.pids()["control"], signal.SIGKILL)
+    os.kill(server.pid("control"), signal.SIGKILL)
 
 
 def kill_agent(server: Server) -> None:
-    os.kill(server.pids()["agent"], signal.SIGKILL)
+    os.kill(server.pid("agent"), signal.SIGKILL)
 
 
 def kill_instance(server: Server) -> None:
-    for pid in container_pids(server.pids()["agent"]):
+    for pid in container_pids(server.pid("agent")):
         with contextlib.suppress(ProcessLookupError):  # one of an earlier test, which is leaving
             os.kill(pid, signal.SIGKILL)
 
@@ -86,7 +86,7 @@ def test_held_calls_are_answered(deployer, at_zero, kill) -> None:
     gate = at_zero(name)
     with ThreadPoolExecutor(CALLS) as pool:
         calls: list[Future[str]] = [pool.submit(deployer.invoke, name) for _ in range(CALLS)]
-        eventually(lambda: container_pids(deployer.server.pids()["agent"]))
+        eventually(lambda: container_pids(deployer.server.pid("agent")))
         kill(deployer.server)
         gate.touch()
         assert [call.result(120) for call in calls] == ["[2.0, 4.0]"] * CALLS
@@ -95,7 +95,7 @@ def test_held_calls_are_answered(deployer, at_zero, kill) -> None:
 
 def test_a_call_that_comes_while_control_is_away_is_answered(deployer, at_zero) -> None:
     at_zero("away").touch()
-    pid = deployer.server.pids()["control"]
+    pid = deployer.server.pid("control")
     os.kill(pid, signal.SIGSTOP)
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(deployer.invoke, "away")

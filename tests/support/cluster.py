@@ -30,8 +30,9 @@ from support.cli import run_command
 from support.server import Server, clean_environment, gates_folder
 from support.state import settings_of
 
-ROOM = {"cluster_cpus": "64", "cluster_memory_gib": "512"}
-"""Settings with which a server's own node has room for all that tests start."""
+ROOM = {"cluster_cpus": "64", "cluster_memory_gib": "512", "cluster_leave_seconds": "0"}
+"""Settings with which a server's own node has room for all that tests start, and which do not move
+instances when a server stops in the end."""
 
 
 class Node:
@@ -109,6 +110,13 @@ class Node:
         self.signal_all(signal.SIGKILL)
         self.process.wait()
 
+    def stop(self) -> None:
+        """Ends it with SIGTERM, as an operator would."""
+        self.process.terminate()
+        assert self.process.wait(120) == 0
+        self.process.stdin.close()
+        self.process.stdout.close()
+
     def close(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.stdin.close()
@@ -143,4 +151,9 @@ def cluster_status(server: Server) -> dict[str, dict[str, Any]]:
     """What `sagehen cluster status --json` shows, by node."""
     told = run_command("cluster", "status", "--json", "--home", server.home)
     assert told.status == 0, told.stderr
-    return {node["id"]: node for node in json.loads(told.stdout)["nodes"]}
+    return nodes_of(told.stdout)
+
+
+def nodes_of(status: str) -> dict[str, dict[str, Any]]:
+    """The nodes in such a JSON, by id."""
+    return {node["id"]: node for node in json.loads(status)["nodes"]}

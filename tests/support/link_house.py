@@ -1,6 +1,5 @@
 """A container of a few lines, at the other end of a gateway's link."""
 
-from sagehen.link import client as client_module
 from sagehen.link.client import LinkClient
 from sagehen.link.frames import (
     ANSWER,
@@ -22,13 +21,14 @@ TYPE = b"content-type: text/csv\r\n"
 class House:
     """A client, and the containers that it has reached, which all keep `welcome`."""
 
-    def __init__(self, folder, monkeypatch):
+    def __init__(self, folder):
         self.slots = []
         self.welcome = None
         self.dialler = Dialler(lambda: Container(self.welcome))
-        monkeypatch.setattr(client_module, "connect_to_unix_socket", self.dialler.connect)
         self.folder = folder
-        self.client = LinkClient(f"{folder}/socket", HandClock(), self.slots.append)
+        self.client = LinkClient(
+            f"link:{folder}/socket", HandClock(), self.slots.append, self.dialler.connect
+        )
 
     @property
     def container(self) -> Container:

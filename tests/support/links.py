@@ -210,7 +210,7 @@ class Container(asyncio.Protocol):
 
 
 class Dialler:
-    """Stands for `connect_to_unix_socket`: each connection is a pipe to what `peers` makes."""
+    """`connect` is a connector: each connection is a pipe to what `peers` makes."""
 
     def __init__(self, make_peer: Callable[[], Any]) -> None:
         self._make_peer = make_peer
@@ -218,7 +218,7 @@ class Dialler:
         self.streams: list[Any] = []
         self.pipes: list[tuple[Pipe, Pipe]] = []
 
-    async def connect(self, path: str, make: Callable[[], Any], clock: Any) -> Any:
+    async def connect(self, address: str, make: Callable[[], Any], clock: Any) -> Any:
         peer = self._make_peer()
         stream = make()
         self.peers.append(peer)

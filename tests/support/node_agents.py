@@ -10,7 +10,7 @@ from sagehen.base.errors import Invalid, NotFound, Unavailable
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec
-from sagehen.frame.nodes import LeaseAnswer, NodeDescription, Resources, RunningSpecs
+from sagehen.frame.nodes import LeaseAnswer, ModelList, NodeDescription, Resources, RunningSpecs
 from sagehen.placement.records import NodeRecord
 from support.clock import SteppedClock
 from support.fleet import CONTAINERS
@@ -36,6 +36,7 @@ class FakeNode:
         self.refuses: str | None = None
         """Why puts are refused."""
         self.answer_logs = lambda request: {}
+        self.held_models: list[str] = []
         self.closed = False
         self._version = next(VERSIONS)
         self._changed = asyncio.Event()
@@ -120,7 +121,15 @@ class FakeNode:
             waiting.cancel()
             tiring.cancel()
         self.leases.append((self.clock.monotonic(), request.answered_at))
-        return LeaseAnswer(run_id=self.run_id, answered_at=self.clock.monotonic())
+        return LeaseAnswer(
+            run_id=self.run_id,
+            answered_at=self.clock.monotonic(),
+            models_version=len(self.held_models),
+        )
+
+    async def models(self) -> ModelList:
+        await self._call("models")
+        return ModelList(version=len(self.held_models), models=tuple(self.held_models))
 
     async def put_routes(self, table) -> None:
         await self._call("routes")

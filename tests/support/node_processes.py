@@ -22,6 +22,7 @@ from sagehen.base.pickled_settings import pickle_settings
 from sagehen.frame.routes import InstanceRoute, NodeRoute, Route, RouteTable, VariantRoute
 from sagehen.gateway.routing.inflight import create_inflight_table
 from support.fixtures.cluster import join
+from support.server import MAKING_CLIENTS
 from support.state import settings_of
 
 __all__ = ["Cluster", "Node"]
@@ -147,14 +148,15 @@ class Cluster:
 
     def client(self, node: int) -> Any:
         access_key, secret_key = self.keys
-        return boto3.client(
-            "sagemaker-runtime",
-            endpoint_url=f"http://127.0.0.1:{self.nodes[node].port}",
-            region_name=REGION,
-            aws_access_key_id=access_key,
-            aws_secret_access_key=secret_key,
-            config=Config(retries={"max_attempts": 0}),
-        )
+        with MAKING_CLIENTS:
+            return boto3.client(
+                "sagemaker-runtime",
+                endpoint_url=f"http://127.0.0.1:{self.nodes[node].port}",
+                region_name=REGION,
+                aws_access_key_id=access_key,
+                aws_secret_access_key=secret_key,
+                config=Config(retries={"max_attempts": 0}),
+            )
 
     def end(self) -> None:
         for node in self.nodes:

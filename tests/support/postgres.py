@@ -17,7 +17,7 @@ PROGRAMS = [shutil.which("pg_ctl"), *Path("/usr/lib/postgresql").glob("*/bin/pg_
 PG_CTL = next((Path(program) for program in PROGRAMS if program), None)
 
 # Nothing in it has to outlive the tests.
-OPTIONS = "-c listen_addresses= -c fsync=off -c full_page_writes=off"
+OPTIONS = "-c fsync=off -c full_page_writes=off"
 
 
 def owner() -> str | None:
@@ -31,8 +31,11 @@ def owner() -> str | None:
 
 
 @contextmanager
-def running_postgres() -> Iterator[str]:
-    """SQLAlchemy's URL of an empty database; skips the test where PostgreSQL is not installed."""
+def running_postgres(host: str = "", network: str = "") -> Iterator[str]:
+    """SQLAlchemy's URL of an empty database; skips the test where PostgreSQL is not installed.
+
+    It listens in its own folder, or at `host` for everybody of `network`.
+    """
     pytest.importorskip("psycopg", reason="the postgres extra is not installed")
     if PG_CTL is None:
         pytest.skip("PostgreSQL is not installed")
@@ -48,9 +51,13 @@ def running_postgres() -> Iterator[str]:
         )
 
     run("initdb", "-U", "sagehen", "-A", "trust", "--no-sync")
-    run("pg_ctl", "start", "-w", "-l", f"{folder}/log", "-o", f"-k {folder} {OPTIONS}")
+    if network:
+        with (folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {network} trust\n")
+    options = f"-k {folder} -c listen_addresses={host} {OPTIONS}"
+    run("pg_ctl", "start", "-w", "-l", f"{folder}/log", "-o", options)
     try:
-        yield f"postgresql://sagehen@/postgres?host={folder}"
+        yield f"postgresql://sagehen@{host}/postgres" + ("" if host else f"?host={folder}")
     finally:
         run("pg_ctl", "stop", "-m", "immediate")
         shutil.rmtree(folder)

@@ -189,7 +189,7 @@ def killed_agent(bench: Bench) -> None:
     bench.endpoint(two, "other")
     bench.serves(one, two)
     before = {bench.must_answer(one, "kept").container, bench.must_answer(two, "other").container}
-    os.kill(bench.deploy.server.pids()["agent"], signal.SIGKILL)
+    os.kill(bench.deploy.server.pid("agent"), signal.SIGKILL)
     for name, model in ((one, "kept"), (two, "other")):
         eventually(lambda name=name, model=model: _is_new(bench, name, model, before), 300)  # type: ignore[misc]
     for _ in range(CALLS):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,9 @@ ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1"
 )
 """For what tests train themselves: the threads of several tests mostly wait for one another."""
+
+MAKING_CLIENTS = threading.Lock()
+"""boto3's session, which all clients are made by, is not for several threads at once."""
 
 ONE_GATEWAY = {"SAGEHEN_GATEWAYS": "1"}
 """unless a test is about several: each takes some time to start"""
@@ -73,14 +77,15 @@ class Server:
         """A boto3 client of this server; errors are not retried unless `config` says so."""
         keys = json.loads((self.home / "credentials.json").read_text())
         settings: dict[str, Any] = {"retries": {"max_attempts": 0}, **config}
-        return boto3.client(
-            service,
-            endpoint_url=self.url,
-            aws_access_key_id=keys["access_key"],
-            aws_secret_access_key=keys["secret_key"],
-            region_name=region,
-            config=Config(**settings),
-        )
+        with MAKING_CLIENTS:
+            return boto3.client(
+                service,
+                endpoint_url=self.url,
+                aws_access_key_id=keys["access_key"],
+                aws_secret_access_key=keys["secret_key"],
+                region_name=region,
+                config=Config(**settings),
+            )
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
@@ -123,6 +128,17 @@ class Server:
     def pids(self) -> dict[str, int]:
         """The process id of each role; of one of them, where it has several processes."""
         return dict(self._role_pids())
+
+    def pid(self, role: str) -> int:
+        """The process id of a role, as soon as it runs; one that has ended is started again."""
+        found: dict[str, int] = {}
+
+        def is_found() -> bool:
+            found.update(self.pids())
+            return role in found
+
+        eventually(is_found)
+        return found[role]
 
     def gateway_pids(self) -> set[int]:
         """The process ids of all gateways."""

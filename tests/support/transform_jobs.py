@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from sagehen.frame.container_relay import RelayNodes
 from sagehen.frame.container_specs import (
     ContainerSpec,
     InstanceOwner,
@@ -98,6 +99,7 @@ class MemoryRunner:
         self.has_exited = self.stopping = self.killed = False
         self.spec: RunnerSpec | None = None
         self.instances: tuple[InstanceAddress, ...] = ()
+        self.nodes: RelayNodes | None = None
 
     @property
     def has_job(self) -> bool:
@@ -108,8 +110,10 @@ class MemoryRunner:
     def begin(self, spec: RunnerSpec) -> None:
         self.spec = spec
 
-    def set_instances(self, instances: tuple[InstanceAddress, ...]) -> None:
-        self.instances = instances
+    def set_instances(
+        self, instances: tuple[InstanceAddress, ...], nodes: RelayNodes | None = None
+    ) -> None:
+        self.instances, self.nodes = instances, nodes
 
     def stop(self) -> None:
         self.stopping = True

@@ -264,8 +264,8 @@ class TransformRun:
             self.store,
             self.clock,
             self.messages.append,
-            lambda address, _: by_address[address],
-            self._parameters,
+            connect=lambda address, _: by_address[address],
+            ask_parameters=self._parameters,
         )
         instances = [
             InstanceAddress(instance_id=f"i-{address}", address=address) for address in by_address

@@ -104,9 +104,8 @@ class TwoServers:
 
 def _signal(server: Server, number: signal.Signals) -> None:
     """To the server's control, which may just be starting."""
-    eventually(lambda: "control" in server.pids())
-    with contextlib.suppress(ProcessLookupError, KeyError):
-        os.kill(server.pids()["control"], number)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(server.pid("control"), number)
 
 
 class _EitherClient:

@@ -197,7 +197,7 @@ def test_after_a_kill_of_the_agent_all_answer_again_and_nothing_is_left(
     deploy(deployer, "surviving")
     before = helpers(deployer)
     assert before
-    os.kill(deployer.server.pids()["agent"], signal.SIGKILL)
+    os.kill(deployer.server.pid("agent"), signal.SIGKILL)
     eventually(lambda: not helpers(deployer) & before, 120)
 
     def answers_again() -> bool:

@@ -149,7 +149,7 @@ class Endpoints:
         eventually(lambda: self.fork_servers() and self.readied() == self.fork_servers())
 
     def fork_servers(self) -> set[int]:
-        return set(fork_server_pids(self.server.pids()["agent"]))
+        return set(fork_server_pids(self.server.pid("agent")))
 
     def readied(self) -> set[int]:
         log = (self.server.home / "logs" / "agent.log").read_text()
@@ -267,7 +267,7 @@ def is_replaced(endpoints: Endpoints, warm: str, pid: int) -> None:
 
 def test_all_end_with_the_agent(endpoints: Endpoints, warm: str):
     assert endpoints.call(warm, "chance")
-    agent = endpoints.server.pids()["agent"]
+    agent = endpoints.server.pid("agent")
     below = psutil.Process(agent).children(recursive=True)
     assert set(container_pids(agent) + fork_server_pids(agent)) <= {each.pid for each in below}
     os.kill(agent, signal.SIGKILL)

@@ -82,7 +82,7 @@ def test_a_killed_instance_gives_its_memory_back_and_is_replaced(deploy, created
     assert full >= before_mib + ALLOCATED_MIB
     model_servers = [
         process
-        for process in psutil.Process(deploy.server.pids()["agent"]).children(recursive=True)
+        for process in psutil.Process(deploy.server.pid("agent")).children(recursive=True)
         if "sagehen.containers.modelserver" in " ".join(process.cmdline())
     ]
     assert model_servers
@@ -98,7 +98,7 @@ def test_a_killed_agent_leaves_nothing_on_the_card(deploy, created, before_mib):
     created("outlives", BALLAST=str(ALLOCATED_MIB))
     full = used_mib()
     assert full >= before_mib + ALLOCATED_MIB
-    agent = deploy.server.pids()["agent"]
+    agent = deploy.server.pid("agent")
     os.kill(agent, signal.SIGKILL)
     eventually(lambda: deploy.server.pids().get("agent", agent) != agent)
     eventually(lambda: answers(deploy, "outlives"))

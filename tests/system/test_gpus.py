@@ -215,7 +215,7 @@ def test_gpus_are_counted_anew_after_the_agent_was_killed(deploy, created, wait_
     created("stays")
     created("stays-too")
     before = {reported(deploy, name)["CUDA_VISIBLE_DEVICES"] for name in ("stays", "stays-too")}
-    agent = deploy.server.pids()["agent"]
+    agent = deploy.server.pid("agent")
     os.kill(agent, signal.SIGKILL)
     wait_until(lambda: deploy.server.pids().get("agent", agent) != agent)
 

@@ -7,6 +7,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from support.deploy import pack
+from support.server import eventually
 
 NAMED = "def model_fn(d):\n    return {factor}\ndef predict_fn(data, m):\n    return data * m\n"
 
@@ -38,9 +39,9 @@ def told(deploy, endpoint: str, name: str) -> list[float]:
 
 
 def metric(deploy, endpoint: str, name: str) -> float:
-    """One metric of an endpoint, over all its instances."""
-    values = told(deploy, endpoint, name)
-    assert values
+    """One metric of an endpoint, over all its instances, as soon as the agent tells it."""
+    values: list[float] = []
+    eventually(lambda: bool(values.extend(told(deploy, endpoint, name)) or values))
     return sum(values)
 
 

@@ -167,7 +167,7 @@ def test_hostile_code_finds_no_keys_no_models_and_no_processes(walled: Deployer)
             (user / name).write_text("private")
     assert walled.endpoint("neighbour")["EndpointStatus"] == "InService"
     assert walled.endpoint("hostile", HOSTILE)["EndpointStatus"] == "InService"
-    agent = server.pids()["agent"]
+    agent = server.pid("agent")
     models = [path for path in home.artifacts.rglob("*") if path.is_file()]
     files = [home.credentials, home.token, home.path / "state.db", *home.logs.glob("*"), *models]
     files += [user / ".ssh" / "id_rsa", user / ".aws" / "credentials"]
@@ -247,7 +247,7 @@ def test_killed_with_its_server_no_process_of_a_container_is_left(walled: Deploy
     deploy_recipe(walled, "left")
     walled.sagemaker.create_endpoint(EndpointName="left", EndpointConfigName="left")
     assert walled.settled("left")["EndpointStatus"] == "InService"
-    agent = psutil.Process(walled.server.pids()["agent"])
+    agent = psutil.Process(walled.server.pid("agent"))
     family = agent.children(recursive=True)
     assert len(family) >= 2, "an init and a main process"
     agent.kill()

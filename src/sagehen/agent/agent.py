@@ -16,7 +16,7 @@ from collections.abc import (
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from sagehen.agent.artifacts.artifacts import ArtifactCache
+from sagehen.agent.artifacts.artifacts import ArtifactCache, Neighbours
 from sagehen.agent.artifacts.fetch import StoredObject
 from sagehen.agent.changes import Changes
 from sagehen.agent.gpus.pool import GpuPool
@@ -125,6 +125,7 @@ class Agent:
         fork_servers: ForkServers | None = None,
         problems: Callable[[], Awaitable[list[str]]] | None = None,
         check_lease: Callable[[], None] = lambda: None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         """`check_lease` is that of JobContext."""
         artifacts = ArtifactCache(
@@ -133,6 +134,7 @@ class Agent:
             max_artifact_bytes=settings.max_artifact_bytes,
             max_unused_bytes=settings.artifact_cache_bytes,
             clock=clock,
+            neighbours=neighbours,
         )
         self._node = Node(
             settings=settings,
@@ -167,6 +169,10 @@ class Agent:
         self._stops: set[asyncio.Task[None]] = set()
         self._changes = Changes(clock)
         self._stopping = False
+
+    @property
+    def artifacts(self) -> ArtifactCache:
+        return self._node.artifacts
 
     async def start(self) -> None:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
@@ -259,6 +265,16 @@ class Agent:
         instances = tuple(instance.spec for instance in self._instances.values())
         return RunningSpecs(instances=instances, jobs=self.jobs.specs())
 
+    def container_address(self, instance_id: str, number: int) -> str:
+        """Returns where a container is reached that runs now. Raises NotFound."""
+        report = self._find(instance_id).report
+        several = tuple(each.address for each in report.containers)
+        addresses = several or (report.address,)
+        address = addresses[number] if 0 <= number < len(addresses) else None
+        if address is None or report.state not in _HAS_CONTAINERS:
+            raise NotFound(f"The instance {instance_id} has no container {number} now.")
+        return address
+
     async def load_model(
         self,
         instance_id: str,
@@ -330,6 +346,7 @@ class Agent:
 
 
 _RUNS = (InstanceState.STARTING, InstanceState.IN_SERVICE)
+_HAS_CONTAINERS = (InstanceState.IN_SERVICE, InstanceState.STOPPING)
 
 
 def _check(spec: InstanceSpec, home: Home) -> None:

@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
@@ -39,6 +40,7 @@ __all__ = [
     "answer_json",
     "answer_list",
     "create_app",
+    "disconnected",
     "job_routes",
     "read_body",
 ]
@@ -84,12 +86,13 @@ async def answer_list(
 
 async def _unless_disconnected(request: Request, wait: Coroutine[Any, Any, object]) -> Response:
     """A stopping server waits for its handlers: cancel those of disconnected clients."""
-    answer, _ = await first_of(wait, _disconnected(request))
+    answer, _ = await first_of(wait, disconnected(request.receive))
     return Response(status_code=204) if answer is None else answer_json(answer.result())
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def disconnected(receive: Receive) -> None:
+    """Returns once the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
         pass
 
 
@@ -137,8 +140,13 @@ class _JobRoutes:
         return Response(status_code=202)
 
 
-def create_app(agent: Agent, missing_walls: Sequence[str] = ()) -> Starlette:
-    """`missing_walls`: what does not separate the containers from their machine, in words."""
+def create_app(
+    agent: Agent, missing_walls: Sequence[str] = (), more: Sequence[Route] = ()
+) -> Starlette:
+    """Args:
+    missing_walls: what does not separate the containers from their machine, in words.
+    more: routes of a cluster's node.
+    """
     routes = _Routes(agent, missing_walls)
     return Starlette(
         routes=[
@@ -164,6 +172,7 @@ def create_app(agent: Agent, missing_walls: Sequence[str] = ()) -> Starlette:
             Route("/gpus", routes.list_gpus, methods=["GET"]),
             Route("/walls/missing", routes.missing_walls, methods=["GET"]),
             Route("/health", routes.health, methods=["GET"]),
+            *more,
         ],
         exception_handlers={SagehenError: answer_error},
     )

@@ -26,6 +26,7 @@ from sagehen.frame.nodes import (
     EPOCH_HEADER,
     LeaseAnswer,
     LeaseRequest,
+    ModelList,
     NodeDescription,
     RunningSpecs,
 )
@@ -180,6 +181,10 @@ class NodeClient(AgentClient):
         answer = await self._request("POST", "/logs", request)
         self._check(answer)
         return answer.body
+
+    async def models(self) -> ModelList:
+        """Returns the model data that the node has on disk."""
+        return self._decode(await self._request("GET", "/models"), ModelList)
 
     async def put_routes(self, table: bytes) -> None:
         self._check(await self._request("PUT", "/routes", table))

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sagehen.agent.app import answer_error, answer_json, read_body
 from sagehen.agent.control_lease import ControlLease
+from sagehen.agent.neighbours.holdings import HeldModels
 from sagehen.base.errors import Invalid, SagehenError
 from sagehen.frame.nodes import (
     EPOCH_HEADER,
@@ -59,27 +61,35 @@ def create_cluster_app(
     describe: Callable[[], Awaitable[NodeDescription]],
     specs: Callable[[], RunningSpecs],
     routes_file: Path,
+    models: HeldModels,
+    for_nodes: Sequence[Route] = (),
     count_requests: Callable[[], NodeRequests] = NodeRequests,
-    other_routes: Sequence[Route] = (),
+    of_control: Sequence[Route] = (),
 ) -> ASGIApp:
     """Args:
     agent_app: answers all other paths.
     count_requests: counts the invocations on the node's instances.
     routes_file: which the node's gateways follow.
+    models: what placement prefers this node for.
+    for_nodes: what other nodes ask, who have no epoch.
     """
-    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file), count_requests)
+    routes = _Routes(lease, describe, specs, RouteTableFile(routes_file), models, count_requests)
     app = Starlette(
         routes=[
             Route("/node", routes.describe_node, methods=["GET"]),
             Route("/specs", routes.list_specs, methods=["GET"]),
             Route("/lease", routes.renew_lease, methods=["POST"]),
             Route("/routes", routes.put_routes, methods=["PUT"]),
-            *other_routes,
+            Route("/models", routes.list_models, methods=["GET"]),
+            *of_control,
             Mount("/", app=agent_app),
         ],
         exception_handlers={SagehenError: answer_error},
     )
-    return _EpochCheck(app, lease)
+    return Starlette(
+        routes=[*for_nodes, Mount("/", app=_EpochCheck(app, lease))],
+        exception_handlers={SagehenError: answer_error},
+    )
 
 
 class _Routes:
@@ -89,6 +99,7 @@ class _Routes:
         describe: Callable[[], Awaitable[NodeDescription]],
         specs: Callable[[], RunningSpecs],
         table: RouteTableFile,
+        models: HeldModels,
         count_requests: Callable[[], NodeRequests],
     ) -> None:
         self._lease = lease
@@ -96,6 +107,7 @@ class _Routes:
         self._specs = specs
         self._table = table
         self._count_requests = count_requests
+        self._models = models
 
     async def describe_node(self, request: Request) -> Response:
         return answer_json(await self._describe())
@@ -105,7 +117,12 @@ class _Routes:
 
     async def renew_lease(self, request: Request) -> Response:
         answer = self._lease.renew(await read_body(request, LeaseRequest))
-        return answer_json(msgspec.structs.replace(answer, requests=self._count_requests()))
+        return answer_json(
+            replace(answer, models_version=self._models.version, requests=self._count_requests())
+        )
+
+    async def list_models(self, request: Request) -> Response:
+        return answer_json(self._models.list())
 
     async def put_routes(self, request: Request) -> Response:
         body = bytearray()

@@ -14,9 +14,15 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+from sagehen import __version__
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Conflict, Unavailable
-from sagehen.frame.nodes import LeaseAnswer, LeaseRequest
+from sagehen.frame.nodes import (
+    AGENT_API_VERSIONS,
+    LeaseAnswer,
+    LeaseRequest,
+    check_versions,
+)
 
 __all__ = ["ControlLease", "OldEpoch"]
 
@@ -47,6 +53,8 @@ class ControlLease:
         self._jobs_until = -math.inf
         """monotonic"""
         self._cut_off_at = clock.monotonic() + cut_off_seconds
+        self.on_new_epoch: Callable[[int], None] = lambda _: None
+        """called when another control leads"""
 
     @property
     def lets_jobs_run(self) -> bool:
@@ -63,6 +71,7 @@ class ControlLease:
             draft.write_text(str(epoch))
             draft.replace(self._epoch_file)
             self._epoch = epoch
+            self.on_new_epoch(epoch)
 
     def require_jobs_allowed(self) -> None:
         """Raises Unavailable where jobs may not run now."""
@@ -70,12 +79,19 @@ class ControlLease:
             raise Unavailable("This node has no lease of control's, without which no job runs.")
 
     def renew(self, request: LeaseRequest) -> LeaseAnswer:
+        """Raises Invalid for a control that speaks no version of ours."""
+        check_versions(request)
         now = self._clock.monotonic()
         if request.run_id == self.run_id and request.answered_at is not None:
             until = min(request.answered_at, now) + request.seconds
             self._jobs_until = max(self._jobs_until, until)
         self._cut_off_at = now + self._cut_off_seconds
-        return LeaseAnswer(run_id=self.run_id, answered_at=now)
+        return LeaseAnswer(
+            run_id=self.run_id,
+            answered_at=now,
+            versions=AGENT_API_VERSIONS,
+            sagehen=__version__,
+        )
 
     async def watch(
         self, stop_jobs: Callable[[], None], stop_instances: Callable[[], None]

@@ -6,16 +6,21 @@ key, and the keys of the account, by the token that `sagehen cluster token` prin
 
 import base64
 import binascii
+import errno
+import ipaddress
 import re
 import secrets
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from sagehen import __version__
 from sagehen.base.cluster_certificates import (
     Authority,
     NodeCertificate,
@@ -32,6 +37,7 @@ __all__ = [
     "JoinToken",
     "NodeAddresses",
     "NodeSetup",
+    "has_no_control",
     "join_as_server",
     "load_authority",
     "own_host",
@@ -44,6 +50,12 @@ __all__ = [
 
 _NOT_IN_IDS = re.compile(r"[^a-z0-9]+")
 _LISTEN_BACKLOG = 1024
+ANYWHERE = "192.0.2.1"
+"""an address for documents: its route is that to all other machines"""
+RECENT_SECONDS = 90.0
+"""for which a node that the table has seen counts as one that is there"""
+TAKEN_SECONDS = 5.0
+TAKEN_POLL_SECONDS = 0.1
 
 
 class JoinToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +77,8 @@ class NodeAddresses(msgspec.Struct, frozen=True, kw_only=True):
     gateway: str
     control: str = ""
     """empty where there is none"""
+    version: str = ""
+    """of Sagehen there"""
 
 
 @dataclass(frozen=True)
@@ -161,7 +175,7 @@ def join_as_server(settings: Settings, home: Home) -> None:
         SettingError: the state belongs to a cluster whose token is needed.
         HomeError: the home has other keys.
     """
-    from sagehen.placement.store import authority_of
+    from sagehen.placement.store import authority_of, list_nodes
     from sagehen.state.database import Database
 
     join = read_join_token(settings.cluster_token) if settings.cluster_token else None
@@ -171,6 +185,7 @@ def join_as_server(settings: Settings, home: Home) -> None:
     try:
         with database.write() as connection:
             known = authority_of(connection, certificate)
+            nodes = list_nodes(connection)
     finally:
         database.close()
     if known != certificate:
@@ -179,7 +194,27 @@ def join_as_server(settings: Settings, home: Home) -> None:
             "cluster token` on a machine of the cluster, and set cluster_token "
             "(SAGEHEN_CLUSTER_TOKEN) to what it prints."
         )
-    write_certificate(home.cluster, issue(authority, node_id_of(home)))
+    own_id = node_id_of(home)
+    recent = time.time() - RECENT_SECONDS
+    others = [each for each in nodes if each.node_id != own_id and each.seen_at > recent]
+    _check_host(own_host(settings), [_host_of(each.agent_address) for each in others])
+    write_certificate(home.cluster, issue(authority, own_id))
+
+
+def _check_host(own: str, others: Sequence[str]) -> None:
+    """Raises SettingError where this machine or the others could not be reached."""
+    local = next((host for host in others if is_loopback(host)), None)
+    if is_loopback(own) and any(not is_loopback(host) for host in others):
+        raise SettingError(
+            f"This machine's address in the cluster would be {own}, where no other machine reaches "
+            "it. Set cluster_host (SAGEHEN_CLUSTER_HOST) or --host to its address in their network."
+        )
+    if local is not None and not is_loopback(own):
+        raise SettingError(
+            f"Another server of this cluster has the address {local}, where no other machine "
+            "reaches it. Set cluster_host (SAGEHEN_CLUSTER_HOST) or --host there to its address in "
+            "your network, and start it again first."
+        )
 
 
 def node_id_of(home: Home) -> str:
@@ -193,62 +228,128 @@ def node_id_of(home: Home) -> str:
 
 @contextmanager
 def prepare_node(
-    home: Home, host: str, gateway_port: int, certificate: NodeCertificate | None = None
+    home: Home,
+    host: str,
+    gateway_port: int,
+    first_port: int | None = None,
+    certificate: NodeCertificate | None = None,
 ) -> Iterator[NodeSetup]:
-    """Listens for the cluster on free ports, and says where in a file of the home. `certificate` is
-    that of a node without a control."""
+    """Listens for the cluster, and says where in a file of the home. Blocks while a port is taken.
+
+    Args:
+        first_port: of those for agent, peers and control; None: free ones.
+        certificate: of a node without a control.
+
+    Raises SettingError.
+    """
     if certificate is not None:
         write_certificate(home.cluster, certificate)
+    ports = range(first_port, first_port + 3) if first_port else (0, 0, 0)
     with ExitStack() as stack:
-        agent, peer = (stack.enter_context(_listen(host)) for _ in range(2))
-        control = stack.enter_context(_listen(host)) if certificate is None else None
+        agent, peer = (stack.enter_context(_listen(host, port)) for port in ports[:2])
+        control = stack.enter_context(_listen(host, ports[2])) if certificate is None else None
         addresses = NodeAddresses(
             node_id=node_id_of(home),
             agent=_address(host, agent.getsockname()[1]),
             peer=_address(host, peer.getsockname()[1]),
             gateway=_address(host, gateway_port),
             control=_address(host, control.getsockname()[1]) if control is not None else "",
+            version=__version__,
         )
         _addresses_file(home).write_bytes(msgspec.json.encode(addresses))
         yield NodeSetup(addresses, agent, peer, control)
 
 
 def read_addresses(home: Home) -> NodeAddresses:
-    return msgspec.json.decode(_addresses_file(home).read_bytes(), type=NodeAddresses)
+    """Raises HomeError where this machine is no node of a cluster."""
+    try:
+        return msgspec.json.decode(_addresses_file(home).read_bytes(), type=NodeAddresses)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise HomeError(f"{home.path} is not the home of a cluster's node.") from error
+
+
+def has_no_control(home: Home) -> bool:
+    """Whether this is the home of a node without a control, which another server's control runs."""
+    try:
+        return not read_addresses(home).control
+    except HomeError:
+        return False
 
 
 def own_host(settings: Settings) -> str:
-    """Returns the address by which others of the cluster reach this machine."""
+    """Returns the address at which others reach this machine. Raises SettingError."""
     if settings.cluster_host:
         return settings.cluster_host
-    if settings.host not in ("0.0.0.0", "::"):
+    if not (is_loopback(settings.host) or settings.host in ("0.0.0.0", "::")):
         return settings.host
-    # No packet is sent: this asks for the address of the route to anywhere.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
+    there = _known_machine(settings)
+    if there is not None and is_loopback(there):
+        if is_loopback(settings.host):
+            return settings.host
+        there = None
+    there = there or ANYWHERE
+    try:
+        family, _, _, _, address = socket.getaddrinfo(there, 9, type=socket.SOCK_DGRAM)[0]
+        # No packet is sent.
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)
             return str(probe.getsockname()[0])
-        except OSError as error:
-            raise SettingError(
-                "This machine's address in the cluster cannot be found. Set cluster_host "
-                "(SAGEHEN_CLUSTER_HOST) to it."
-            ) from error
+    except OSError as error:
+        raise SettingError(
+            f"This machine's address in the cluster cannot be found: there is no route to {there} "
+            f"({error.strerror or error}). Set cluster_host (SAGEHEN_CLUSTER_HOST) to it."
+        ) from error
+
+
+def _known_machine(settings: Settings) -> str | None:
+    """Returns a host that all machines of the cluster reach; a loopback one if that is this
+    machine, None if it is not known."""
+    cluster = settings.cluster or "state"
+    if cluster == "auto":
+        return None
+    if cluster != "state" and not cluster.startswith("local:"):
+        return _host_of(cluster)  # of Ray's head
+    url = urlsplit(settings.state_url)
+    host = url.hostname or parse_qs(url.query).get("host", [""])[0]
+    return "127.0.0.1" if not host or host.startswith("/") else host
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _addresses_file(home: Home) -> Path:
     return home.cluster / "addresses.json"
 
 
+def _host_of(address: str) -> str:
+    return address.rpartition(":")[0].strip("[]")
+
+
 def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _listen(host: str) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
+    """A port that was chosen may be taken for a moment by a predecessor that ends."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, 0), family=family, backlog=_LISTEN_BACKLOG)
-    except OSError as error:
-        raise SettingError(
-            f"This machine cannot listen on {host} for its cluster: {error.strerror}. Set "
-            "cluster_host (SAGEHEN_CLUSTER_HOST) to an address of this machine."
-        ) from error
+    deadline = time.monotonic() + TAKEN_SECONDS
+    while True:
+        try:
+            return socket.create_server((host, port), family=family, backlog=_LISTEN_BACKLOG)
+        except OSError as error:
+            if port and error.errno == errno.EADDRINUSE and time.monotonic() < deadline:
+                time.sleep(TAKEN_POLL_SECONDS)
+                continue
+            setting, wanted = (
+                ("cluster_port", "one with two more free ones behind it")
+                if error.errno in (errno.EADDRINUSE, errno.EACCES)
+                else ("cluster_host", "an address of this machine")
+            )
+            raise SettingError(
+                f"This machine cannot listen on {_address(host, port)} for its cluster: "
+                f"{error.strerror}. Set {setting} (SAGEHEN_{setting.upper()}) to {wanted}."
+            ) from error

@@ -1,7 +1,8 @@
 """A node without a control: gateways and an agent under a supervisor.
 
-Its starter passes a NodeStart on standard input, gets its addresses as a line of JSON, and ends it
-by closing its standard input or with SIGTERM. It dies with its starter.
+Its starter passes a NodeStart on standard input and gets its addresses as a line of JSON. The node
+ends at once when its standard input is closed; on SIGTERM its instances move to other nodes first.
+It dies with its starter.
 """
 
 import argparse
@@ -20,10 +21,12 @@ import msgspec
 
 from sagehen.app.cluster import NodeAddresses, prepare_node, take_keys
 from sagehen.app.control_relay import serving_control_relay
+from sagehen.app.leaving import leave_cluster
 from sagehen.app.server import listening, make_agent, make_gateways
 from sagehen.app.supervisor import Supervisor
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import NodeCertificate
+from sagehen.base.concurrency import first_of
 from sagehen.base.credentials import Credentials, write_secret
 from sagehen.base.home import Home, keeping_private, locked, prepare_home
 from sagehen.base.pickled_settings import unpickle_settings, with_values
@@ -70,12 +73,14 @@ async def _run(start: NodeStart, folder: Path, host: str) -> None:
         write_secret(home.node_id, start.node_id.encode())
         listeners = stack.enter_context(listening(settings))
         port = listeners[0].getsockname()[1]
-        node = stack.enter_context(prepare_node(home, host, port, start.certificate))
+        node = stack.enter_context(
+            prepare_node(home, host, port, settings.cluster_port, start.certificate)
+        )
         create_inflight_table(home.inflight_table, len(listeners))
         roles = (*make_gateways(home, listeners, node), make_agent(node))
         supervisor = Supervisor(roles, settings, dict(os.environ), SYSTEM, umask)
         async with serving_control_relay(home, SYSTEM):
-            await _until_ended(supervisor, node.addresses)
+            await _until_ended(supervisor, node.addresses, home, settings.cluster_leave_seconds)
 
 
 def _prepare(start: NodeStart, home: Home) -> Home:
@@ -105,19 +110,29 @@ def _end_predecessor(home: Home) -> None:
         os.close(descriptor)
 
 
-async def _until_ended(supervisor: Supervisor, addresses: NodeAddresses) -> None:
-    ending = asyncio.Event()
+async def _until_ended(
+    supervisor: Supervisor, addresses: NodeAddresses, home: Home, leave_seconds: float
+) -> None:
+    ending, leaving = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ending.set)
+        loop.add_signal_handler(number, leaving.set)
     loop.add_reader(sys.stdin.fileno(), ending.set)
     try:
         await supervisor.start()
         sys.stdout.write(msgspec.json.encode(addresses).decode() + "\n")
         sys.stdout.flush()
-        await ending.wait()
+        await first_of(ending.wait(), leaving.wait())
+        if not ending.is_set():
+            url, node_id = f"http://{addresses.gateway}", addresses.node_id
+            leave = leave_cluster(home, url, node_id, leave_seconds, SYSTEM, _report)
+            await first_of(ending.wait(), leave)
     finally:
         await supervisor.stop()
+
+
+def _report(text: str) -> None:
+    sys.stderr.write(text + "\n")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from sagehen.app.cluster import NodeSetup, join_as_server, own_host, prepare_node
+from sagehen.app.leaving import leave_cluster
 from sagehen.app.supervisor import Role, Supervisor
 from sagehen.base.address import client_url, reachable_urls
 from sagehen.base.clock import SYSTEM, Clock
@@ -106,7 +107,12 @@ async def running_server(
             reachable = reachable_urls(settings.host, chosen["port"])
             _write_whole(home.reachable, "\n".join(reachable))
             _write_whole(home.address, url)
-            yield RunningServer(url, reachable, home, credentials, settings)
+            try:
+                yield RunningServer(url, reachable, home, credentials, settings)
+            finally:
+                if node is not None and not (settings.cluster or "").startswith("local:"):
+                    node_id, seconds = node.addresses.node_id, settings.cluster_leave_seconds
+                    await leave_cluster(home, url, node_id, seconds, clock, report)
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()
@@ -154,7 +160,7 @@ def _node_of(settings: Settings, home: Home, port: int) -> AbstractContextManage
     if settings.cluster is None:
         return nullcontext()
     join_as_server(settings, home)
-    return prepare_node(home, own_host(settings), port)
+    return prepare_node(home, own_host(settings), port, settings.cluster_port)
 
 
 def _ray(settings: Settings) -> list[Role]:

@@ -4,23 +4,33 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from sagehen import __version__
+from sagehen.base.errors import Invalid
 from sagehen.frame.container_specs import InstanceSpec
 from sagehen.frame.gpus import WHOLE, instance_fraction
 from sagehen.frame.instance_types import find_instance_type
 from sagehen.frame.job_specs import JobSpec
 
 __all__ = [
+    "AGENT_API_VERSIONS",
     "EPOCH_HEADER",
     "LeaseAnswer",
     "LeaseRequest",
+    "ModelList",
     "NodeDescription",
     "NodeRequests",
     "Resources",
     "RunningSpecs",
+    "check_versions",
     "instance_resources",
     "job_resources",
+    "model_version",
 ]
 
+AGENT_API_VERSIONS = (1,)
+"""Versions of the agent's API that this Sagehen speaks, in any of which control and agent may
+understand each other. A change that the version before does not understand gets a new number, and
+the old one is spoken for one more release, so that nodes can be upgraded one after another."""
 EPOCH_HEADER = "x-sagehen-epoch"
 """carries the leading control's epoch in each request to an agent; it grows with each leader"""
 
@@ -55,6 +65,13 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """The model data that a node has on disk, as `model_version` names it."""
+
+    version: int
+    models: tuple[str, ...]
+
+
 class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     """An agent's answer about its node."""
 
@@ -73,6 +90,10 @@ class LeaseRequest(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     run_id: str = ""
     answered_at: float | None = None
+    versions: tuple[int, ...] = (1,)
+    """of the agent's API, that control speaks"""
+    sagehen: str = ""
+    """control's version"""
 
 
 class NodeRequests(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,6 +110,12 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     answered_at: float
     """by the agent's own clock, for the next request only"""
     requests: NodeRequests = NodeRequests()
+    models_version: int = 0
+    """of the agent's ModelList; 0: it has none"""
+    versions: tuple[int, ...] = (1,)
+    """of its API, that the agent speaks"""
+    sagehen: str = ""
+    """the agent's version"""
 
 
 class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +123,21 @@ class RunningSpecs(msgspec.Struct, frozen=True, kw_only=True):
 
     instances: tuple[InstanceSpec, ...] = ()
     jobs: tuple[JobSpec, ...] = ()
+
+
+def model_version(url: str, etag: str | None) -> str:
+    """Names model data, and its version where that is known."""
+    return url if etag is None else f"{url}#{etag}"
+
+
+def check_versions(other: "LeaseRequest | LeaseAnswer") -> None:
+    """Raises Invalid where the other side speaks no version of the agent's API that we speak."""
+    if not set(other.versions) & set(AGENT_API_VERSIONS):
+        raise Invalid(
+            f"The other side is Sagehen {other.sagehen or 'of an unknown version'} and speaks the "
+            f"versions {list(other.versions)} of the agent's API; this is Sagehen {__version__} "
+            f"and speaks {list(AGENT_API_VERSIONS)}. Upgrade the nodes one release at a time."
+        )
 
 
 def instance_resources(spec: InstanceSpec) -> Resources:

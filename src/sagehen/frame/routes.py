@@ -107,6 +107,8 @@ class NodeRoute(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`host:port`, where its gateways take requests for its instances"""
     control_address: str = ""
     """the same for requests to the control that leads, where that is on the machine"""
+    agent_address: str = ""
+    """the same for other nodes' agents"""
 
 
 class OfflineRoute(msgspec.Struct, frozen=True, kw_only=True):

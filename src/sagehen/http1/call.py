@@ -7,7 +7,7 @@ from sagehen.base.clock import SYSTEM
 from sagehen.base.errors import Unavailable
 from sagehen.http1.client import ClientConnection
 from sagehen.http1.fields import Headers, joined_fields
-from sagehen.http1.pool import Pool, open_connection
+from sagehen.http1.pool import Connector, Pool, open_connection
 
 __all__ = ["LocalAnswer", "call", "call_once", "connection_of_one_call", "exchange"]
 
@@ -55,12 +55,18 @@ async def exchange(
 
 
 async def call_once(
-    address: str, method: str, path: str, body: bytes = b"", *, timeout_seconds: float
+    address: str,
+    method: str,
+    path: str,
+    body: bytes = b"",
+    *,
+    timeout_seconds: float,
+    connector: Connector = open_connection,
 ) -> LocalAnswer:
     """Uses a new connection.
 
     Args:
-        address: as of `Pool`.
+        address: as of `connector`.
         body: JSON or empty.
 
     Raises:
@@ -69,7 +75,7 @@ async def call_once(
     receiver = _Receiver([_request(method, path, body, "close")])
     try:
         async with asyncio.timeout(timeout_seconds):
-            receiver.connected(await open_connection(address, connection_of_one_call, SYSTEM))
+            receiver.connected(await connector(address, connection_of_one_call, SYSTEM))
             return await receiver.answer
     except TimeoutError as error:
         raise Unavailable(f"{address} did not answer within {timeout_seconds:g} s.") from error

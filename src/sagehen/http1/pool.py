@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from sagehen.base.clock import Clock
@@ -14,6 +15,7 @@ from sagehen.http1.handoff import receive_socket
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
+    "Connector",
     "Pool",
     "Tls",
     "Waiter",
@@ -46,6 +48,15 @@ class Tls(NamedTuple):
     server_name: str
 
 
+class Connector(Protocol):
+    """Opens a connection to an address."""
+
+    async def __call__(
+        self, address: str, make: Callable[[], Connection], clock: Clock
+    ) -> Connection:
+        """Raises OSError: then nothing was sent."""
+
+
 class Waiter(Protocol):
     """A request that waits for a connection."""
 
@@ -61,13 +72,19 @@ class Pool:
     Args:
         reuses_connections: for several requests, one after the other.
         tls: of a TCP address; then the peer is a server of ours, too.
+        connector: for addresses that only it knows; without `tls`.
     """
 
     def __init__(
-        self, address: str, clock: Clock, reuses_connections: bool = True, tls: Tls | None = None
+        self,
+        address: str,
+        clock: Clock,
+        reuses_connections: bool = True,
+        tls: Tls | None = None,
+        connector: Connector | None = None,
     ) -> None:
         self._reuses_connections = reuses_connections
-        self._tls = tls
+        self._connector: Connector = connector or partial(open_connection, tls=tls)
         self._address = address
         self._clock = clock
         self._idle: list[ClientConnection] = []
@@ -159,9 +176,7 @@ class Pool:
     async def _connect(self) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                connection = await open_connection(
-                    self._address, self._make, self._clock, self._tls
-                )
+                connection = await self._connector(self._address, self._make, self._clock)
         except OSError:  # includes TimeoutError
             self._refuse_waiting()
             return
@@ -186,8 +201,8 @@ class Pool:
 
 
 async def open_connection(
-    address: str, make: Callable[[], ClientConnection], clock: Clock, tls: Tls | None = None
-) -> ClientConnection:
+    address: str, make: Callable[[], Connection], clock: Clock, tls: Tls | None = None
+) -> Connection:
     """`address`: as of `Pool`, or `link:/path`, whose socket takes HTTP, too. Raises OSError."""
     loop = asyncio.get_running_loop()
     kind, _, target = address.partition(":")
@@ -230,13 +245,11 @@ async def _past_full_backlog(
     raise ConnectionRefusedError
 
 
-async def _receive_connection(path: str, make: Callable[[], ClientConnection]) -> ClientConnection:
+async def _receive_connection(path: str, make: Callable[[], Connection]) -> Connection:
     return await _adopt(await receive_socket(path), make)
 
 
-async def _adopt(
-    connected: socket.socket, make: Callable[[], ClientConnection]
-) -> ClientConnection:
+async def _adopt(connected: socket.socket, make: Callable[[], Connection]) -> Connection:
     try:
         _, connection = await asyncio.get_running_loop().create_connection(make, sock=connected)
     except BaseException:

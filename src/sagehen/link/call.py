@@ -134,6 +134,11 @@ class LinkCall:
 
     # Called by the stream
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether the body has left as a whole: a container does not begin before."""
+        return self._request_body is None or self._request_body.is_done
+
     def answered(self, status: int, lines: bytes, body: bytes) -> None:
         """Raises AnswerError."""
         self._stop_sending()

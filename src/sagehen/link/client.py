@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sagehen.base.clock import Clock
-from sagehen.http1.pool import CONNECT_TIMEOUT_SECONDS, connect_to_unix_socket
+from sagehen.http1.pool import CONNECT_TIMEOUT_SECONDS, Connector, open_connection
 from sagehen.link.begun_marks import BegunMarks
 from sagehen.link.call import AnswerLines, LinkCall
 from sagehen.link.client_stream import ClientStream
@@ -31,17 +31,25 @@ class LinkWaiter(Protocol):
 
 
 class LinkClient:
-    """The link to one container at `path`, which is opened for the first request, and again after a
-    loss.
+    """The link to one container, which is opened for the first request, and again after a loss.
 
-    `slots_changed`: called with the requests that the container takes at once, whenever it says so.
+    Args:
+        address: `link:/path`, or another one that `connector` knows: then the container's marks of
+            begun requests are out of reach, and a request in flight counts as begun.
+        slots_changed: called with the requests that the container takes at once, whenever it says
+            so.
     """
 
     def __init__(
-        self, path: str, clock: Clock, slots_changed: Callable[[int], None] = lambda _: None
+        self,
+        address: str,
+        clock: Clock,
+        slots_changed: Callable[[int], None] = lambda _: None,
+        connector: Connector = open_connection,
     ) -> None:
-        self._path = path
+        self._address = address
         self._clock = clock
+        self._connector = connector
         self._stream: ClientStream | None = None
         self._waiting: deque[LinkWaiter] = deque()
         self._opening: asyncio.Task[None] | None = None
@@ -126,10 +134,10 @@ class LinkClient:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 stream = await self._open_stream()
         except (OSError, LinkError) as error:  # includes TimeoutError
-            log.debug("No link can be opened to %s: %s", self._path, error)
+            log.debug("No link can be opened to %s: %s", self._address, error)
         except Exception:
             # Requests must not wait for ever.
-            log.exception("No link can be opened to %s.", self._path)
+            log.exception("No link can be opened to %s.", self._address)
         finally:
             self._opening = None
         if stream is not None and stream.is_open:
@@ -161,8 +169,8 @@ class LinkClient:
         """Raises OSError."""
         marks = self._make_marks()
         try:
-            return await connect_to_unix_socket(
-                self._path, lambda: ClientStream(self, marks), self._clock
+            return await self._connector(
+                self._address, lambda: ClientStream(self, marks), self._clock
             )
         except BaseException:
             if marks is not None:
@@ -170,7 +178,10 @@ class LinkClient:
             raise
 
     def _make_marks(self) -> BegunMarks | None:
-        path = Path(f"{self._path}.begun-{getpid()}-{next(self._marks_files)}")
+        socket = self._address.removeprefix("link:")
+        if not socket.startswith("/"):
+            return None
+        path = Path(f"{socket}.begun-{getpid()}-{next(self._marks_files)}")
         try:
             return BegunMarks(path)
         except OSError as error:

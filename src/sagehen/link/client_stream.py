@@ -143,7 +143,8 @@ class ClientStream(FrameStream):
         self._client.stream_lost(self)
         for number, call in calls.items():
             try:
-                call.breaks(begun is not None and number not in begun)
+                is_unmarked = begun is not None and number not in begun
+                call.breaks(is_unmarked or not call.is_sent)
             except Exception:
                 log.exception("The end of a link could not be handled by a request.")
         if self._marks is not None:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from sagehen.base.clock import Clock
 from sagehen.http1.client import Receiver
-from sagehen.http1.pool import Pool
+from sagehen.http1.pool import Connector, Pool, open_connection
 from sagehen.link.client import LinkClient
 
 __all__ = [
@@ -79,16 +79,16 @@ def open_upstreams(
     clock: Clock,
     slots_changed: Callable[[int], None] = lambda _: None,
     reuses_connections: bool = True,
+    connector: Connector = open_connection,
 ) -> Upstreams:
     """Args:
-    address: `link:/path`, or as of `Pool`.
+    address: `link:/path`, or another one that `connector` knows.
     slots_changed: called with the requests that the container takes at once, if it says so.
     reuses_connections: of HTTP; a link carries many requests in any case.
     """
-    kind, _, path = address.partition(":")
-    if kind == "link":
-        return LinkClient(path, clock, slots_changed)
-    return Pool(address, clock, reuses_connections)
+    if address.startswith("link:"):
+        return LinkClient(address, clock, slots_changed, connector)
+    return Pool(address, clock, reuses_connections, connector=connector)
 
 
 def invoke_path(model_name: str | None) -> bytes:

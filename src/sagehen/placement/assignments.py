@@ -46,8 +46,6 @@ class Assignments:
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """in the order of arrival"""
     _nodes: dict[str, _Assigned] = field(default_factory=dict)
-    _models: dict[str, set[str]] = field(default_factory=dict)
-    """URLs of model data that nodes have fetched, by node"""
 
     def node_of(self, key: str) -> str | None:
         assigned = self._nodes.get(key)
@@ -67,9 +65,6 @@ class Assignments:
         if not keep_waiting:
             self.waiting.pop(key, None)
         self._nodes[key] = _Assigned(node_id, now, is_ending)
-        workload = self.workloads.get(key)
-        if workload is not None:
-            self._models.setdefault(node_id, set()).update(workload.models)
 
     def release(self, key: str) -> None:
         self._nodes.pop(key, None)
@@ -123,6 +118,10 @@ class Assignments:
         waiting.reason = reason
         return waiting
 
+    def describe_waiting(self) -> list[dict[str, str]]:
+        """Returns what no node has room for, and why."""
+        return [{"id": each.key, "reason": each.reason} for each in self.waiting.values()]
+
     def finish(self, key: str) -> None:
         """Notes that an attempt has ended, and needs nothing."""
         self.workloads.pop(key, None)
@@ -143,8 +142,8 @@ class Assignments:
                 node_id=node.node_id,
                 total=node.record.resources,
                 workloads=by_node.get(node.node_id, ()),
-                models=frozenset(self._models.get(node.node_id, ())),
+                models=node.models,
             )
             for node in nodes
-            if node.is_alive and not node.record.is_draining
+            if node.is_alive and node.record.takes_work
         ]

@@ -6,7 +6,7 @@ instance types find room.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sagehen.frame.nodes import Resources
 
@@ -21,7 +21,7 @@ class Workload:
     group: str = ""
     """of instances that are spread; empty for those that are not"""
     models: frozenset[str] = frozenset()
-    """URLs of model data"""
+    """model data, as `model_version` names it"""
     instance_type: str = ""
     is_job: bool = False
 
@@ -33,8 +33,8 @@ class NodeLoad:
     node_id: str
     total: Resources
     workloads: Sequence[Workload] = ()
-    models: frozenset[str] = field(default_factory=frozenset)
-    """URLs of model data that it has fetched"""
+    models: frozenset[str] = frozenset()
+    """model data that it has on disk"""
 
     @property
     def free(self) -> Resources:
@@ -47,11 +47,13 @@ def choose_node(needed: Workload, nodes: Sequence[NodeLoad]) -> str | None:
     if not fitting:
         return None
 
-    def rank(candidate: tuple[NodeLoad, Resources]) -> tuple[int, bool, float, str]:
+    def rank(candidate: tuple[NodeLoad, Resources]) -> tuple[int, int, float, str]:
         node, free = candidate
         siblings = sum(1 for each in node.workloads if needed.group and each.group == needed.group)
-        lacks_model = bool(needed.models) and not needed.models <= node.models
-        return siblings, lacks_model, _free_share(node.total, free), node.node_id
+        missing = needed.models - node.models
+        # Those of other work there are being fetched at least.
+        missing -= missing and frozenset().union(*(each.models for each in node.workloads))
+        return siblings, len(missing), _free_share(node.total, free), node.node_id
 
     return min(fitting, key=rank)[0].node_id
 

@@ -132,6 +132,7 @@ class Fleet(NodeQuestions):
             node.node_id: NodeRoute(
                 peer_address=node.record.peer_address,
                 control_address=own.get(node.node_id, ""),
+                agent_address=node.record.agent_address,
             )
             for node in self.nodes
         }
@@ -145,12 +146,16 @@ class Fleet(NodeQuestions):
         ]
 
     @property
+    def waiting(self) -> list[dict[str, str]]:
+        return self._assignments.describe_waiting()
+
+    @property
     def leaving(self) -> frozenset[str]:
-        """Returns the instances of endpoints on nodes that are drained."""
+        """Returns the instances of endpoints on nodes that are drained or leave."""
         return frozenset(
             report.instance_id
             for node in self.nodes
-            if node.record.is_draining and node.is_alive
+            if not node.record.takes_work and node.is_alive
             for report in node.instances.values()
             if report.owner is InstanceOwner.ENDPOINT
         )
@@ -258,7 +263,7 @@ class Fleet(NodeQuestions):
         assignments, now = self._assignments, self._clock.monotonic()
         assignments.workloads[key] = workload
         node = self._nodes.get(assignments.node_of(key) or "")
-        if node is not None and node.record.is_draining and not _has_reported(node, key):
+        if node is not None and not node.record.takes_work and not _has_reported(node, key):
             node = None
         if node is not None and not node.is_alive:
             raise Unavailable(f"The node {node.node_id} does not answer now.")
@@ -392,6 +397,6 @@ def _has_reported(node: WatchedNode, key: str) -> bool:
     return key in node.instances or key in node.jobs
 
 
-def _use(record: NodeRecord) -> tuple[str, bool]:
+def _use(record: NodeRecord) -> tuple[str, str, bool]:
     """Returns what others make of a node's record."""
-    return record.peer_address, record.is_draining
+    return record.peer_address, record.agent_address, record.takes_work

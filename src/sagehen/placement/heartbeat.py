@@ -8,9 +8,16 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 
+from sagehen import __version__
 from sagehen.base.clock import Clock
-from sagehen.base.errors import SagehenError
-from sagehen.frame.nodes import LeaseAnswer, LeaseRequest, NodeRequests
+from sagehen.base.errors import Invalid, SagehenError
+from sagehen.frame.nodes import (
+    AGENT_API_VERSIONS,
+    LeaseAnswer,
+    LeaseRequest,
+    NodeRequests,
+    check_versions,
+)
 
 __all__ = ["FENCED_SECONDS", "LEASE_SECONDS", "LOST_SECONDS", "Heartbeat"]
 
@@ -53,6 +60,8 @@ class Heartbeat:
         self.is_lost = False
         self.is_fenced = False
         """no job of this node runs any more"""
+        self.refusal = ""
+        """why control and the node do not understand each other, where they do not"""
 
     @property
     def has_answered(self) -> bool:
@@ -68,6 +77,9 @@ class Heartbeat:
             began = self._clock.monotonic()
             try:
                 answer = await self._renew(self._request(), self._patience(began))
+                check_versions(answer)
+            except Invalid as error:
+                self._refuse(str(error))
             except SagehenError:
                 pass
             except Exception:
@@ -79,8 +91,18 @@ class Heartbeat:
 
     def _request(self) -> LeaseRequest:
         return LeaseRequest(
-            seconds=LEASE_SECONDS, run_id=self.run_id, answered_at=self._answered_at
+            seconds=LEASE_SECONDS,
+            run_id=self.run_id,
+            answered_at=self._answered_at,
+            versions=AGENT_API_VERSIONS,
+            sagehen=__version__,
         )
+
+    def _refuse(self, reason: str) -> None:
+        if reason != self.refusal:
+            about = self._about() | {"reason": reason}
+            log.error("A node cannot be used, as if it did not answer.", extra=about)
+        self.refusal = reason
 
     def _patience(self, now: float) -> float:
         """A call must not hide that the node is lost, or fenced."""
@@ -95,6 +117,7 @@ class Heartbeat:
         self.run_id, self._answered_at = answer.run_id, answer.answered_at
         self.requests = answer.requests
         self.is_lost = self.is_fenced = False
+        self.refusal = ""
         if is_new:
             self._on_change()
 

@@ -64,6 +64,8 @@ class NodeLoop:
         self._wake = Wake()
         self._note_due = 0.0
         self._seen: frozenset[str] = frozenset()
+        self._silent_since: dict[str, float] = {}
+        """monotonic: clocks of two machines may differ, and another control have led"""
         self._own_due = 0.0
         self._own_id = ""
         database.listen(NODES_CHANGED, lambda _: self.hint())
@@ -92,6 +94,7 @@ class NodeLoop:
         epoch = self._epoch()
         records = await self._register(await in_thread(self._read))
         if epoch is None:
+            self._silent_since.clear()
             await self._fleet.stand_down()
             return
         if self._source is not None:
@@ -108,13 +111,16 @@ class NodeLoop:
 
     async def _register(self, records: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
         """Writes this machine's row where it is missing or out of date."""
-        row = next((each for each in records if each.node_id == self._own_id), None)
         now = self._clock.monotonic()
-        if row is not None and now < self._own_due:
+        if any(each.node_id == self._own_id for each in records) and now < self._own_due:
             return records
         own = await self._describe_own()
+        row = next((each for each in records if each.node_id == own.node_id), None)
         if row is None:
             new = msgspec.structs.replace(own, seen_at=self._clock.now())
+        elif not self._own_id:  # this control has just started, perhaps with other addresses
+            is_draining, seen_at = row.is_draining, self._clock.now()
+            new = msgspec.structs.replace(own, is_draining=is_draining, seen_at=seen_at)
         else:
             new = msgspec.structs.replace(row, resources=own.resources, ray_id=own.ray_id)
         if new != row:
@@ -130,16 +136,26 @@ class NodeLoop:
     async def _note_seen(self, records: Sequence[NodeRecord], epoch: int) -> None:
         """Writes now and then, and when another set of nodes answers."""
         alive = frozenset(node.node_id for node in self._fleet.nodes if node.is_alive)
-        now = self._clock.now()
-        if alive == self._seen and self._clock.monotonic() < self._note_due:
+        gone = self._find_gone(records, alive)
+        if alive == self._seen and not gone and self._clock.monotonic() < self._note_due:
             return
-        gone = [
-            record.node_id
-            for record in records
-            if record.node_id not in alive and now - record.seen_at > self._forget_seconds
-        ]
+        now = self._clock.now()
         await in_thread(lambda: self._write_seen(alive, gone, epoch, now))
         self._seen, self._note_due = alive, self._clock.monotonic() + NOTE_SEEN_SECONDS
+
+    def _find_gone(self, records: Sequence[NodeRecord], alive: frozenset[str]) -> list[str]:
+        """Returns the nodes that this control has not heard for long, since it leads."""
+        now = self._clock.monotonic()
+        self._silent_since = {
+            record.node_id: self._silent_since.get(record.node_id, now)
+            for record in records
+            if record.node_id not in alive
+        }
+        return [
+            node_id
+            for node_id, since in self._silent_since.items()
+            if now - since > self._forget_seconds
+        ]
 
     def _write_seen(
         self, alive: frozenset[str], gone: Sequence[str], epoch: int, now: float

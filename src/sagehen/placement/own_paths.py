@@ -1,14 +1,16 @@
-"""The own paths of a cluster: its nodes, and draining one."""
+"""The own paths of a cluster: its nodes, draining one, and leaving it."""
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+from sqlalchemy import Connection
 from starlette.routing import Route
 
 from sagehen.agent.messages import InstanceList
 from sagehen.base.concurrency import in_thread
-from sagehen.base.errors import NotFound, SagehenError
+from sagehen.base.errors import Conflict, NotFound, SagehenError
 from sagehen.frame.container_specs import InstanceOwner
 from sagehen.frame.job_specs import JobList
 from sagehen.frame.nodes import NodeDescription
@@ -26,15 +28,20 @@ ANSWER_SECONDS = 2.0
 
 
 class NodePaths:
-    """`GET /_sagehen/cluster`, and `PUT /_sagehen/cluster/nodes/{id}/drain` or `…/serve`."""
+    """`GET /_sagehen/cluster`, and `PUT /_sagehen/cluster/nodes/{id}/drain`, `…/serve` or
+    `…/leave`."""
 
     def __init__(
         self,
         database: Database,
         fleet: Fleet,
         connect: Callable[[NodeRecord, int], NodeAgent],
+        own_node_id: str = "",
     ) -> None:
         """`connect` makes the client of a node's agent, for a control that does not lead."""
+        self.is_leaving = False
+        """this control's own server stops"""
+        self._own_node_id = own_node_id
         self._database = database
         self._fleet = fleet
         self._connect = connect
@@ -42,20 +49,29 @@ class NodePaths:
             own_route("/_sagehen/cluster", {"GET": self.status}),
             own_route(
                 "/_sagehen/cluster/nodes/{id}/drain",
-                {"PUT": lambda request: self._drain(request, True)},
+                {"PUT": partial(self._drain, is_draining=True)},
             ),
             own_route(
                 "/_sagehen/cluster/nodes/{id}/serve",
-                {"PUT": lambda request: self._drain(request, False)},
+                {"PUT": partial(self._drain, is_draining=False)},
             ),
+            own_route("/_sagehen/cluster/nodes/{id}/leave", {"PUT": self._leave}),
         ]
 
     async def status(self, request: OwnPathRequest) -> dict[str, Any]:
         """Describes all known nodes; those that do not answer have no processes."""
         records = await in_thread(self._read)
+        views = await self._look_at(records)
+        watched = {node.node_id: node for node in self._fleet.nodes}
+        nodes = [_describe(*each) for each in zip(records, views, strict=True)]
+        for node in nodes:
+            if node["id"] in watched and watched[node["id"]].heartbeat.refusal:
+                node["state"] = "other version"
+        return {"nodes": nodes, "waiting": self._fleet.waiting}
+
+    async def _look_at(self, records: list[NodeRecord]) -> "list[_View | None]":
         epoch = max((record.epoch for record in records), default=0)
-        views = await asyncio.gather(*(self._look(record, epoch) for record in records))
-        return {"nodes": [_describe(*each) for each in zip(records, views, strict=True)]}
+        return await asyncio.gather(*(self._look(record, epoch) for record in records))
 
     async def _look(self, record: NodeRecord, epoch: int) -> "_View | None":
         """Asks a node; None where it does not answer. The leader knows which nodes are lost."""
@@ -75,15 +91,59 @@ class NodePaths:
         with self._database.read() as connection:
             return store.list_nodes(connection)
 
-    def _drain(self, request: OwnPathRequest, is_draining: bool) -> dict[str, Any]:
+    async def _drain(self, request: OwnPathRequest, *, is_draining: bool) -> dict[str, Any]:
         node_id = request.path["id"]
-        with self._database.write() as connection:
-            if not store.set_draining(connection, node_id, is_draining):
-                raise NotFound(
-                    f"There is no node {node_id}. `sagehen cluster status` lists the nodes."
-                )
-            notify(connection, NODES_CHANGED)
+        if is_draining and not (await self._others_take_work(node_id))[0]:
+            raise Conflict(
+                f"No other node takes work, so the instances on {node_id} could not move. Add a "
+                "node, or let a drained one take work: `sagehen cluster drain NODE --undo`. To "
+                "stop the whole cluster, stop its servers."
+            )
+        await in_thread(
+            lambda: self._change(
+                node_id,
+                lambda connection: store.set_draining(connection, node_id, is_draining),
+            )
+        )
         return {"id": node_id, "draining": is_draining}
+
+    async def _leave(self, request: OwnPathRequest) -> dict[str, Any]:
+        """Has the instances of endpoints move away, because the node's server stops. Its server
+        repeats the request until `instances` is 0, or `can_move` is false."""
+        node_id = request.path["id"]
+        can_move, view = await self._others_take_work(node_id)
+        self.is_leaving = self.is_leaving or node_id == self._own_node_id
+        if can_move:
+            await in_thread(
+                lambda: self._change(
+                    node_id, lambda connection: store.set_leaving(connection, node_id)
+                )
+            )
+        instances = view.instances.instances if view is not None else ()
+        of_endpoints = sum(each.owner is InstanceOwner.ENDPOINT for each in instances)
+        return {"id": node_id, "instances": of_endpoints, "can_move": can_move}
+
+    async def _others_take_work(self, node_id: str) -> "tuple[bool, _View | None]":
+        """Returns whether another node answers and takes new work, and the node's own answer.
+        Raises NotFound."""
+        records = await in_thread(self._read)
+        if node_id not in {record.node_id for record in records}:
+            raise _unknown(node_id)
+        asked = [each for each in records if each.node_id == node_id or each.takes_work]
+        views = await self._look_at(asked)
+        answers = {record.node_id: view for record, view in zip(asked, views, strict=True) if view}
+        own = answers.pop(node_id, None)
+        return bool(answers), own
+
+    def _change(self, node_id: str, change: Callable[[Connection], bool]) -> None:
+        with self._database.write() as connection:
+            if not change(connection):
+                raise _unknown(node_id)
+            notify(connection, NODES_CHANGED)
+
+
+def _unknown(node_id: str) -> NotFound:
+    return NotFound(f"There is no node {node_id}. `sagehen cluster status` lists the nodes.")
 
 
 class _View(NamedTuple):
@@ -102,6 +162,7 @@ def _describe(record: NodeRecord, view: _View | None) -> dict[str, Any]:
         "address": record.gateway_address,
         "head": record.has_control,
         "state": _state(record, view),
+        "version": record.version,
         "instances": sorted(report.instance_id for report in reports),
         "transform_instances": sum(
             report.owner is InstanceOwner.TRANSFORM_JOB for report in reports
@@ -112,6 +173,8 @@ def _describe(record: NodeRecord, view: _View | None) -> dict[str, Any]:
 
 
 def _state(record: NodeRecord, view: _View | None) -> str:
+    if record.is_leaving:
+        return "stopped" if view is None else "leaving"
     if view is None:
         return "lost"
     return "draining" if record.is_draining else "ready"

@@ -26,6 +26,15 @@ class NodeQuestions:
     def __init__(self, nodes: Callable[[], Sequence[WatchedNode] | None]) -> None:
         self._all_nodes = nodes
 
+    @property
+    def reached(self) -> dict[str, str]:
+        """Returns the addresses of the agents that answer, by node id."""
+        return {
+            node.node_id: node.record.agent_address
+            for node in self._all_nodes() or ()
+            if node.heartbeat.is_alive
+        }
+
     async def job_samples(self) -> list[JobSample]:
         return [each for _, found in await self._ask(_job_samples) for each in found]
 

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from sagehen.base.errors import Unavailable
 from sagehen.http1.call import call_once
-from sagehen.placement.ray_messages import RayNode, RayNodeList, RayOrders, Reservation
+from sagehen.placement.ray_messages import RayNode, RayNodeList, RayOrders, RayReservation
 
 __all__ = ["RayClient", "create_ray_app"]
 
@@ -32,7 +32,7 @@ class Ray(Protocol):
     def nodes(self) -> list[RayNode]: ...
     def start_agent(self, ray_id: str, start: bytes) -> None: ...
     def stop_agent(self, ray_id: str) -> None: ...
-    def reserve(self, wanted: "tuple[Reservation, ...]") -> None: ...
+    def reserve(self, wanted: "tuple[RayReservation, ...]") -> None: ...
 
 
 def create_ray_app(nodes: Ray) -> Starlette:

@@ -4,7 +4,7 @@ import msgspec
 
 from sagehen.frame.nodes import Resources
 
-__all__ = ["RayNode", "RayNodeList", "RayOrders", "Reservation"]
+__all__ = ["RayNode", "RayNodeList", "RayOrders", "RayReservation"]
 
 
 class RayNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class RayNodeList(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[RayNode, ...]
 
 
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+class RayReservation(msgspec.Struct, frozen=True, kw_only=True):
     """Resources of an instance or job."""
 
     key: str
@@ -38,5 +38,5 @@ class RayOrders(msgspec.Struct, frozen=True, kw_only=True):
     start_agents: dict[str, bytes] = {}
     """pickled NodeStart by Ray's node"""
     stop_agents: tuple[str, ...] = ()
-    reservations: tuple[Reservation, ...] | None = None
+    reservations: tuple[RayReservation, ...] | None = None
     """all that there are to be; None: as they are"""

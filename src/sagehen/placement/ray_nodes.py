@@ -19,7 +19,7 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sagehen.frame.nodes import Resources
-from sagehen.placement.ray_messages import RayNode, Reservation
+from sagehen.placement.ray_messages import RayNode, RayReservation
 
 __all__ = ["RayNodes", "start_local_cluster"]
 
@@ -142,7 +142,7 @@ class RayNodes:
         if agent is not None:
             ray.kill(agent.actor)
 
-    def reserve(self, wanted: Sequence[Reservation]) -> None:
+    def reserve(self, wanted: Sequence[RayReservation]) -> None:
         """Makes the reservations these, and no others. One without a node is demand, for which
         Ray's autoscaler adds a node."""
         missing = {self._group_name(each): each for each in wanted}
@@ -161,7 +161,7 @@ class RayNodes:
                 bundle_label_selector=selector,
             )
 
-    def _group_name(self, reservation: Reservation) -> str:
+    def _group_name(self, reservation: RayReservation) -> str:
         return f"{self._namespace}/{reservation.key}@{reservation.ray_id}"
 
     def _addresses(self, ray_id: str) -> bytes:

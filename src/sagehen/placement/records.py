@@ -22,10 +22,19 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     has_control: bool = False
     """a control runs there, which may lead"""
     is_draining: bool = False
-    """nothing new is placed there, and instances of endpoints move away"""
+    """by an operator, until it is undone"""
+    is_leaving: bool = False
+    """its server stops; until it starts again"""
     ray_id: str = ""
     """of Ray's node on this machine; empty without Ray"""
     epoch: int = 0
     """of the control that has seen it last"""
     seen_at: float = 0.0
     """when that was, in seconds since the epoch"""
+    version: str = ""
+    """of Sagehen; empty where it does not say"""
+
+    @property
+    def takes_work(self) -> bool:
+        """If not, nothing new is placed there, and instances of endpoints move away."""
+        return not (self.is_draining or self.is_leaving)

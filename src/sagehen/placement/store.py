@@ -14,6 +14,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     select,
     update,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "note_seen",
     "put",
     "set_draining",
+    "set_leaving",
 ]
 
 NODES = Table(
@@ -45,6 +47,8 @@ NODES = Table(
     Column("ray_id", String(64), nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("seen_at", Double, nullable=False),
+    Column("is_leaving", Boolean, nullable=False, server_default=false()),
+    Column("version", String(40), nullable=False, server_default=""),
 )
 
 CLUSTER = Table(
@@ -61,17 +65,22 @@ def list_nodes(connection: Connection) -> list[NodeRecord]:
 
 
 def put(connection: Connection, record: NodeRecord) -> None:
-    """Inserts a node, or replaces it: a node that has started again is not drained."""
+    """Inserts a node, or replaces it: it stays drained, until an operator undoes it."""
     values = msgspec.to_builtins(record)
     statement = upsert(connection, NODES).values(**values)
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=[NODES.c.node_id], set_=values)
-    )
+    kept = {name: value for name, value in values.items() if name != "is_draining"}
+    connection.execute(statement.on_conflict_do_update(index_elements=[NODES.c.node_id], set_=kept))
 
 
 def set_draining(connection: Connection, node_id: str, is_draining: bool) -> bool:
     """Returns False for an unknown node."""
     statement = update(NODES).where(NODES.c.node_id == node_id).values(is_draining=is_draining)
+    return connection.execute(statement).rowcount == 1
+
+
+def set_leaving(connection: Connection, node_id: str) -> bool:
+    """Notes that a node's server stops. Returns False for an unknown node."""
+    statement = update(NODES).where(NODES.c.node_id == node_id).values(is_leaving=True)
     return connection.execute(statement).rowcount == 1
 
 

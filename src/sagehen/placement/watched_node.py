@@ -18,6 +18,7 @@ from sagehen.frame.job_specs import JobList, JobReport, JobSpec, StopRequest
 from sagehen.frame.nodes import (
     LeaseAnswer,
     LeaseRequest,
+    ModelList,
     NodeDescription,
     NodeRequests,
     RunningSpecs,
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 LONG_POLL_SECONDS = 5.0
 FIRST_AWAY_SECONDS = 0.05
 LONGEST_AWAY_SECONDS = 0.5
+READ_MODELS_SECONDS = 5.0
+"""at least between two readings"""
 
 Answer = TypeVar("Answer", bound=Versioned)
 T = TypeVar("T")
@@ -44,6 +47,7 @@ class NodeAgent(Protocol):
     async def describe(self) -> NodeDescription: ...
     async def specs(self) -> RunningSpecs: ...
     async def renew_lease(self, request: LeaseRequest, timeout_seconds: float) -> LeaseAnswer: ...
+    async def models(self) -> ModelList: ...
     async def put_routes(self, table: bytes) -> None: ...
     async def read_logs(self, request: bytes) -> bytes: ...
     async def instances(
@@ -84,9 +88,14 @@ class WatchedNode:
     ) -> None:
         self.record = record
         self.agent = agent
-        self.heartbeat = Heartbeat(record.node_id, agent.renew_lease, clock, self._on_heartbeat)
+        self.heartbeat = Heartbeat(record.node_id, self._renew_lease, clock, self._on_heartbeat)
         self.has_settled = False
         """it has reported everything, or was lost, since control leads"""
+        self.models: frozenset[str] = frozenset()
+        """the model data that it has on disk, as `model_version` names it"""
+        self._models_version = ("", 0)
+        """and the agent's run"""
+        self._models_changed = asyncio.Event()
         self._clock = clock
         self._is_known = is_known
         self._learn = learn
@@ -105,6 +114,7 @@ class WatchedNode:
                 self._follow(agent.instances, self._store_instances, lambda: self._instances),
                 self._follow(agent.jobs, self._store_jobs, lambda: self._jobs),
                 self._push_routes(),
+                self._follow_models(),
             )
         ]
 
@@ -155,6 +165,14 @@ class WatchedNode:
     def set_routes(self, table: bytes) -> None:
         self._routes = table
         self._routes_changed.set()
+
+    async def _renew_lease(self, request: LeaseRequest, timeout_seconds: float) -> LeaseAnswer:
+        answer = await self.agent.renew_lease(request, timeout_seconds)
+        models = (answer.run_id, answer.models_version)
+        if answer.models_version and models != self._models_version:
+            self._models_version = models
+            self._models_changed.set()
+        return answer
 
     def _on_heartbeat(self) -> None:
         heartbeat = self.heartbeat
@@ -225,6 +243,19 @@ class WatchedNode:
     def _note_reports(self) -> None:
         self.has_settled = self.has_settled or self.is_alive
         self._on_change()
+
+    async def _follow_models(self) -> None:
+        while True:
+            await self._models_changed.wait()
+            self._models_changed.clear()
+            try:
+                self.models = frozenset((await self.agent.models()).models)
+            except Exception as error:
+                about = {"action": "read_models", "node": self.node_id, "reason": str(error)}
+                log.warning("A node did not say which models it has.", extra=about)
+                self._models_changed.set()
+            # Models of multi-model endpoints come and go often.
+            await self._clock.sleep(READ_MODELS_SECONDS)
 
     async def _push_routes(self) -> None:
         """Sends each route table, and to each new agent the last one: its node may have been

@@ -66,6 +66,15 @@ class FairLock:
 _LOCK_WAIT_SECONDS = 30
 HUNG_TRANSACTION_SECONDS = 10
 """after which PostgreSQL ends a control's transaction that sends nothing"""
+_CONNECTION_BOUNDS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+"""for libpq, in seconds and, the last one, milliseconds. By default a connection to a machine that
+lost its power or network is waited for, for a quarter of an hour."""
 _NOTIFIED = "sagehen.notified"
 _Notifications = set[tuple[str, str]]
 """channels and payloads"""
@@ -249,8 +258,11 @@ def _make_engine(url: str) -> Engine:
             f"database_url is of {parsed.get_backend_name()}; Sagehen keeps its state in sqlite or "
             "postgresql."
         )
+    is_remote = parsed.get_backend_name() != "sqlite"
+    if is_remote:
+        parsed = parsed.set(query={**_CONNECTION_BOUNDS, **parsed.query})
     try:
-        return create_engine(parsed, pool_pre_ping=parsed.get_backend_name() != "sqlite")
+        return create_engine(parsed, pool_pre_ping=is_remote)
     except ImportError as error:
         raise SettingError(
             f"database_url needs {error.name}. In the Python environment that Sagehen runs in: "

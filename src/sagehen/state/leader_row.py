@@ -10,6 +10,8 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import OperationalError
 
+from sagehen.state.compatibility import check_revision
+
 __all__ = [
     "Look",
     "check_epoch",
@@ -24,18 +26,21 @@ __all__ = [
 _NAME = "leader"
 _NOW = "extract(epoch FROM clock_timestamp())"
 _COMMITS = "CAST(pg_current_snapshot() AS text)"
+_OLDEST = "(SELECT oldest_revision FROM compatibility)"
 
 # Without waiting for the disk: a renewal that a crash of the database loses is only too short.
 _RENEW = text(
     f"""
     UPDATE leases SET expires_at = {_NOW} + :ttl
     WHERE name = '{_NAME}' AND epoch = :epoch AND session = :session
-    RETURNING {_COMMITS}, set_config('synchronous_commit', 'off', true)
+    RETURNING
+        {_COMMITS} AS commits, {_OLDEST} AS oldest, set_config('synchronous_commit', 'off', true)
     """
 )
 _LOOK = text(
     f"""
-    SELECT holder, epoch, session, expires_at - {_NOW} AS seconds, {_COMMITS} AS commits
+    SELECT holder, epoch, session, expires_at - {_NOW} AS seconds, {_COMMITS} AS commits,
+        {_OLDEST} AS oldest
     FROM leases WHERE name = '{_NAME}'
     """
 )
@@ -94,17 +99,23 @@ class Look(NamedTuple):
 def renew(connection: Connection, epoch: int, session: str, ttl_seconds: float) -> int | None:
     """Extends the lease, even after it expired; None if another has taken it.
 
-    Returns how many transactions have ended before, by all connections to the server.
+    Returns how many transactions have ended before, by all connections to the server. Raises
+    StateError if this version must not use the state any more.
     """
     parameters = {"epoch": epoch, "session": session, "ttl": ttl_seconds}
-    commits = connection.scalar(_RENEW, parameters)
-    return None if commits is None else _ended(str(commits))
+    row = connection.execute(_RENEW, parameters).first()
+    if row is None:
+        return None
+    check_revision(row.oldest)
+    return _ended(row.commits)
 
 
 def look_at(connection: Connection) -> Look | None:
+    """Raises StateError if this version must not use the state any more."""
     row = connection.execute(_LOOK).first()
     if row is None:
         return None
+    check_revision(row.oldest)
     seconds, commits = float(row.seconds), _ended(row.commits)
     return Look(row.holder, row.epoch, row.session, seconds, commits)
 

@@ -23,6 +23,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import Threads, Wake
+from sagehen.base.errors import StateError
 from sagehen.base.retry import AWAY
 from sagehen.state import leader_row
 from sagehen.state.database import Database
@@ -127,8 +128,17 @@ class Leadership:
     async def look(self) -> float:
         """Renews, or takes what is free; returns the seconds until the next look.
 
-        Raises SQLAlchemyError while the state is away.
+        Raises:
+            SQLAlchemyError: the state is away.
+            StateError: a newer version of Sagehen has made the state unusable for this one.
         """
+        try:
+            return await self._look()
+        except StateError:
+            self._valid_until = -math.inf
+            raise
+
+    async def _look(self) -> float:
         asked_at = self._clock.monotonic()
         epoch = self._epoch
         if epoch is not None and await self._thread.run_to_end(lambda: self._renew(epoch)):

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from sagehen.base.errors import StateError
+from sagehen.state.compatibility import is_supported
 from sagehen.state.database import Database
 
 __all__ = ["upgrade"]
@@ -62,6 +63,12 @@ def _upgrade(connection: Connection) -> None:
     if revision is not None and revision not in {
         script.revision for script in scripts.walk_revisions()
     }:
+        if is_supported(connection):
+            log.warning(
+                "A newer version of Sagehen has migrated the state, which this one can still use.",
+                extra={"action": "migrate", "revision": revision},
+            )
+            return
         raise StateError(
             f"The state was written by a newer version of Sagehen (its revision is {revision}, the "
             f"newest known here is {scripts.get_current_head()}). Install that version again, or "

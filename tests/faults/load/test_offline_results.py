@@ -102,11 +102,18 @@ class Fallback:
         assert not broken
 
     def kill_model(self) -> None:
-        (pid,) = container_pids(self.server.pids()["agent"])
-        os.kill(pid, signal.SIGKILL)
+        """Once it is the only container: those of files before may still be leaving."""
+        found: list[int] = []
+
+        def is_alone() -> bool:
+            found[:] = container_pids(self.server.pid("agent"))
+            return len(found) == 1
+
+        eventually(is_alone)
+        os.kill(found[0], signal.SIGKILL)
 
     def kill_agent(self) -> None:
-        os.kill(self.server.pids()["agent"], signal.SIGKILL)
+        os.kill(self.server.pid("agent"), signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +164,9 @@ def test_new_results_take_the_place_of_old_ones_under_load(without_model) -> Non
         without_model.put("second")
         without_model.refresh()
         eventually(lambda: answers.has("second"))
-        changed = len(answers.seen) + 10 * CALLERS
-        eventually(lambda: len(answers.seen) > changed)
-    # Each gateway reads the routes for itself, within milliseconds under load.
+        # Each gateway reads the routes for itself.
+        eventually(lambda: set(answers.seen[-10 * CALLERS :]) == {"second"})
     assert answers.kinds == {old, "second"}
-    assert answers.seen[-1] == "second"
 
 
 def builder(fallback):
@@ -177,16 +182,17 @@ def test_a_build_that_is_killed_begins_again(without_model, victim: str) -> None
         eventually(lambda: answers.seen)
         old = answers.seen[0]
         without_model.refresh()
-        eventually(lambda: builder(without_model) is not None)
-        killed = builder(without_model)
+        found = []
+        eventually(lambda: found.append(builder(without_model)) or found[-1])
+        killed = found[-1]
         if victim == "builder":
-            os.kill(killed.pid, signal.SIGKILL)
+            killed.kill()
         else:
-            os.kill(without_model.server.pids()["control"], signal.SIGKILL)
+            os.kill(without_model.server.pid("control"), signal.SIGKILL)
             eventually(lambda: not killed.is_running())
         eventually(lambda: answers.has(mark))
     assert answers.kinds == {old, mark}
-    assert without_model.ask(without_model.deployer.runtime, "149999.0") == mark
+    eventually(lambda: without_model.ask(without_model.deployer.runtime, "149999.0") == mark)
     folder = without_model.server.home / "offline-results"
     eventually(lambda: len(list(folder.iterdir())) == 1)
 

@@ -250,7 +250,7 @@ def test_a_new_agent_removes_containers_of_its_home_only(server, engine, images,
             {**labels, "sagehen.home-path": "/another"},
         )
     ]
-    os.kill(server.pids()["agent"], signal.SIGKILL)
+    os.kill(server.pid("agent"), signal.SIGKILL)
     before = {container.id for container in mine}
 
     def replaced():

@@ -15,6 +15,7 @@ from sagehen.agent.client import NodeClient
 from sagehen.agent.cluster_app import RouteTableFile, create_cluster_app
 from sagehen.agent.control_lease import ControlLease
 from sagehen.agent.messages import InstanceList
+from sagehen.agent.neighbours.holdings import HeldModels
 from sagehen.app.roles.common import serving_tls
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import (
@@ -76,7 +77,9 @@ def routes_file(tmp_path):
 @pytest.fixture
 async def address(certificates, tmp_path, routes_file):
     lease = ControlLease("run-1", tmp_path / "epoch", 600, SYSTEM)
-    app = create_cluster_app(create_app(FewAnswers()), lease, describe, RunningSpecs, routes_file)
+    app = create_cluster_app(
+        create_app(FewAnswers()), lease, describe, RunningSpecs, routes_file, HeldModels()
+    )
     async with listening(app, certificates / "one") as address:
         yield address
 
@@ -131,7 +134,9 @@ async def test_members_of_the_cluster_are_served_alone(connect):
 
 async def test_who_names_no_epoch_is_refused(certificates, tmp_path):
     lease = ControlLease("run-1", tmp_path / "epoch", 600, SYSTEM)
-    app = create_cluster_app(create_app(FewAnswers()), lease, None, None, tmp_path / "routes")
+    app = create_cluster_app(
+        create_app(FewAnswers()), lease, None, None, tmp_path / "routes", HeldModels()
+    )
     sent = []
 
     async def send(message):

@@ -54,6 +54,14 @@ def test_an_answer_of_an_earlier_agent_or_of_the_future_is_worth_nothing_more(le
     assert not lease.lets_jobs_run
 
 
+def test_each_new_leader_is_told(lease):
+    epochs = []
+    lease.on_new_epoch = epochs.append
+    for epoch in (2, 2, 5):
+        lease.check_epoch(epoch)
+    assert epochs == [2, 5]
+
+
 def test_control_of_an_earlier_epoch_is_refused_even_after_a_restart(lease, clock, tmp_path):
     lease.check_epoch(3)
     lease.check_epoch(3)

@@ -1,9 +1,13 @@
 """How a machine becomes a node of a cluster."""
 
 import socket
+import threading
+import time
 
+import msgspec
 import pytest
 
+from sagehen.app import cluster
 from sagehen.app.cluster import (
     join_as_server,
     load_authority,
@@ -17,6 +21,8 @@ from sagehen.base.cluster_certificates import NODE_ID, client_context
 from sagehen.base.credentials import load_credentials, load_token, make_credentials, make_token
 from sagehen.base.errors import HomeError, SettingError
 from sagehen.base.home import prepare_home
+from sagehen.placement import store
+from support.node_agents import node_record
 from support.state import settings_of
 
 
@@ -95,7 +101,88 @@ def test_a_node_listens_where_it_says(first):
         pass
 
 
+def test_ports_that_a_firewall_lets_through(first):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with prepare_node(first, "127.0.0.1", 9000, port) as node:
+        each = node.addresses
+        at = [f"127.0.0.1:{port + more}" for more in range(3)]
+        assert [each.agent, each.peer, each.control] == at
+
+
+def test_a_port_that_a_predecessor_still_has_is_waited_for(first):
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    ending = threading.Timer(0.3, taken.close)
+    ending.start()
+    with prepare_node(first, "127.0.0.1", 9000, port):
+        ending.join()
+
+
+def test_a_port_that_stays_taken_is_named(first, monkeypatch):
+    monkeypatch.setattr(cluster, "TAKEN_SECONDS", 0)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(SettingError, match=r"in use.* Set cluster_port \(SAGEHEN_CLUSTER_PORT\)"),
+        prepare_node(first, "127.0.0.1", 9000, taken.getsockname()[1]),
+    ):
+        pass
+
+
 def test_the_address_for_others(make_home):
-    home = make_home("home")
-    assert own_host(settings_of(home.path)) == "127.0.0.1"
-    assert own_host(settings_of(home.path, host="0.0.0.0", cluster_host="10.0.0.7")) == "10.0.0.7"
+    def found(**settings):
+        return own_host(settings_of(make_home("home").path, **settings))
+
+    assert found() == "127.0.0.1"
+    assert found(host="0.0.0.0", cluster_host="10.0.0.7") == "10.0.0.7"
+    assert found(host="10.0.0.8", cluster="10.0.0.1:6379") == "10.0.0.8"
+    here = "postgresql+psycopg://sagehen@/postgres?host=/run/postgresql"
+    assert found(cluster="state", database_url=here, host="127.0.0.2") == "127.0.0.2"
+    assert found(cluster="127.0.0.22:6379", host="127.0.0.22") == "127.0.0.22"
+
+
+def test_the_address_for_others_is_that_of_the_way_to_them(make_home, monkeypatch):
+    """A server that listens for users at 127.0.0.1 has another one for its cluster."""
+
+    class Probe(socket.socket):
+        def connect(self, address):
+            asked.append(address[0])
+
+        def getsockname(self):
+            return ("10.9.9.9", 1)
+
+    asked = []
+    monkeypatch.setattr(socket, "socket", Probe)
+    home = make_home("home").path
+    for settings in (
+        {"cluster": "10.0.0.1:6379"},
+        {"cluster": "state", "database_url": "postgresql://me:secret@10.0.0.2/db"},
+        {"cluster": "state", "database_url": "postgresql://me@/db?host=10.0.0.3"},
+        {"cluster": "auto"},
+        {"cluster": "state", "host": "0.0.0.0"},
+    ):
+        assert own_host(settings_of(home, **settings)) == "10.9.9.9"
+    assert asked == ["10.0.0.1", "10.0.0.2", "10.0.0.3", "192.0.2.1", "192.0.2.1"]
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "message"),
+    [
+        ("10.0.0.1", "127.0.0.1", "would be 127.0.0.1, where no other machine"),
+        ("127.0.0.1", "10.0.0.1", "has the address 127.0.0.1"),
+    ],
+)
+def test_servers_that_cannot_reach_each_other_are_refused(
+    first, make_home, database, there, here, message
+):
+    """Else each would hold the other to be lost, without a word."""
+    record = node_record("there", agent_address=f"{there}:1", seen_at=time.time())
+    with database.write() as connection:
+        store.put(connection, record)
+    settings = joining(first, database).model_copy(update={"cluster_host": here})
+    with pytest.raises(SettingError, match=message):
+        join_as_server(settings, first)
+    with database.write() as connection:
+        store.put(connection, msgspec.structs.replace(record, seen_at=time.time() - 3600))
+    join_as_server(settings, first)

@@ -33,8 +33,8 @@ from support.links import frames_in, settle
 
 
 @pytest.fixture
-async def house(tmp_path, monkeypatch):
-    return House(tmp_path, monkeypatch)
+async def house(tmp_path):
+    return House(tmp_path)
 
 
 # The handshake
@@ -159,11 +159,11 @@ async def test_a_second_welcome_ends_the_link(house):
     assert house.container.frames[-1][0] == REFUSAL
 
 
-async def test_where_nobody_listens_requests_are_refused(house, monkeypatch):
+async def test_where_nobody_listens_requests_are_refused(house):
     async def connect(*_):
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(client_module, "connect_to_unix_socket", connect)
+    house.client._connector = connect
     request = house.request()
     await settle()
     assert request.was_refused

@@ -30,8 +30,8 @@ from support.links import frames_in, settle
 
 
 @pytest.fixture
-async def house(tmp_path, monkeypatch):
-    return House(tmp_path, monkeypatch)
+async def house(tmp_path):
+    return House(tmp_path)
 
 
 @pytest.mark.parametrize("abandons_in", ["begins", "continues"])

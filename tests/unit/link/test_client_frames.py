@@ -26,8 +26,8 @@ from support.links import Request, settle
 
 
 @pytest.fixture
-async def house(tmp_path, monkeypatch):
-    return House(tmp_path, monkeypatch)
+async def house(tmp_path):
+    return House(tmp_path)
 
 
 # Large requests

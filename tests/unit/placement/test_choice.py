@@ -44,6 +44,10 @@ def test_a_node_that_holds_the_model_is_preferred():
     nodes = [node("a", work()), node("b", models=["s3://m/1", "s3://m/2"])]
     assert choose_node(work("v", models=["s3://m/1"]), nodes) == "b"
     assert choose_node(work("v", models=["s3://m/3"]), nodes) == "a"
+    fetching = [node("a", work("v", models=["s3://m/1"])), node("b", work(), work())]
+    assert choose_node(work("w", models=["s3://m/1"]), fetching) == "a"
+    some = [node("a", models=["s3://m/1"]), node("b", work()), node("c", models=["s3://m/2"])]
+    assert choose_node(work("v", models=["s3://m/2", "s3://m/4"]), some) == "c"
     spread = [nodes[0], node("b", work("v"), models=["s3://m/1"])]
     assert choose_node(work("v", models=["s3://m/1"]), spread) == "a", "spreading comes first"
 

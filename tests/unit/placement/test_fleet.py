@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from sagehen.base.errors import Invalid, NotFound, Unavailable
@@ -11,6 +12,7 @@ from sagehen.frame.nodes import Resources
 from sagehen.frame.routes import NodeRoute
 from sagehen.placement.fleet import Fleet
 from support.clock import SteppedClock
+from support.fleet import CONTAINERS
 from support.node_agents import FakeNode, attempt_spec, node_record, variant_spec
 
 SMALL = Resources(cpus=4, memory_bytes=16 * 2**30)
@@ -379,8 +381,10 @@ async def test_every_other_node_gets_each_route_table_also_after_it_was_away(clu
     cluster.agents["c"].restart()
     await cluster.pass_time(3)
     assert cluster.agents["c"].tables == [b"one", b"two"]
-    assert cluster.fleet.node_routes["a"] == NodeRoute(peer_address="a:2", control_address="a:4")
-    assert cluster.fleet.node_routes["b"] == NodeRoute(peer_address="b:2")
+    assert cluster.fleet.node_routes["a"] == NodeRoute(
+        peer_address="a:2", control_address="a:4", agent_address="a:1"
+    )
+    assert cluster.fleet.node_routes["b"] == NodeRoute(peer_address="b:2", agent_address="b:1")
 
 
 async def test_what_nodes_say_is_put_together(cluster):
@@ -411,3 +415,28 @@ async def test_a_node_that_is_forgotten_takes_its_instances_along(cluster):
     await cluster.settle()
     assert await cluster.places() == {key: place for key, place in places.items() if place == "a"}
     assert cluster.agents["b"].closed
+
+
+async def test_a_node_that_has_the_model_on_disk_is_preferred(cluster):
+    await cluster.begin("a", "b", "c")
+    cluster.agents["b"].held_models = ["s3://models/x#1", "s3://many/"]
+    await cluster.pass_time(2)
+    single = with_model(model_data_url="s3://models/x", model_data_etag="1")
+    await cluster.put(variant_spec("i-1", "one", containers=single))
+    assert cluster.where("i-1") == {"b"}
+    many = with_model(model_data_url="https://s3.amazonaws.com/many/", multi_model=True)
+    await cluster.put(variant_spec("i-2", "many", containers=many))
+    assert cluster.where("i-2") == {"b"}
+    # It is evicted, and another version is not the same.
+    cluster.agents["b"].held_models = ["s3://models/x#2"]
+    cluster.agents["c"].held_models = ["s3://models/x#1", "s3://else", "s3://more"]
+    await cluster.pass_time(7)
+    await cluster.fleet.delete_instance("i-1")
+    cluster.agents["b"].end_instance("i-1")
+    await cluster.settle()
+    await cluster.put(variant_spec("i-3", "three", containers=single))
+    assert cluster.where("i-3") == {"c"}
+
+
+def with_model(**members):
+    return (msgspec.structs.replace(CONTAINERS[0], **members),)

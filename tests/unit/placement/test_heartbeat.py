@@ -6,7 +6,7 @@ import pytest
 
 from sagehen.base.errors import Unavailable
 from sagehen.frame.nodes import LeaseAnswer
-from sagehen.placement.heartbeat import FENCED_SECONDS, LEASE_SECONDS, Heartbeat
+from sagehen.placement.heartbeat import FENCED_SECONDS, LEASE_SECONDS, LOST_SECONDS, Heartbeat
 from support.clock import SteppedClock
 
 
@@ -108,3 +108,28 @@ def test_a_lease_that_control_has_waited_for_is_over():
     """The agent's lease counts from its last answer that control has heard, at the latest when
     control's silence begins."""
     assert LEASE_SECONDS < FENCED_SECONDS
+
+
+async def test_a_node_of_a_version_that_control_does_not_understand_is_lost(clock, caplog):
+    def answer(versions):
+        return LeaseAnswer(run_id="r", answered_at=clock.monotonic(), versions=versions)
+
+    spoken = [(1,)]
+
+    async def renew(request, timeout_seconds):
+        return answer(spoken[0])
+
+    heartbeat = Heartbeat("one", renew, clock, lambda: None)
+    task = asyncio.create_task(heartbeat.run())
+    await pass_time(clock, 2)
+    assert heartbeat.is_alive
+    spoken[0] = (7, 8)
+    await pass_time(clock, LOST_SECONDS + 2)
+    assert heartbeat.is_lost
+    assert "speaks the versions [7, 8] of the agent's API" in heartbeat.refusal
+    assert sum("cannot be used" in line for line in caplog.messages) == 1
+    spoken[0] = (1, 7)
+    await pass_time(clock, 2)
+    assert heartbeat.is_alive
+    assert heartbeat.refusal == ""
+    task.cancel()

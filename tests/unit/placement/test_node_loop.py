@@ -85,6 +85,19 @@ async def test_each_control_keeps_its_own_row(house):
     assert "own" in house.rows()
 
 
+async def test_a_control_that_starts_again_leaves_its_node_drained(house):
+    await house.loop.turn()
+    house.change(store.set_draining, "own", True)
+    house.change(store.set_leaving, "own")
+    again = House(house.database)
+    again.own = msgspec.structs.replace(again.own, agent_address="127.0.0.1:7")
+    await again.loop.turn()
+    row = again.rows()["own"]
+    assert (row.agent_address, row.is_draining, row.is_leaving) == ("127.0.0.1:7", True, False)
+    assert again.fleet.records["own"].is_draining
+    assert not row.takes_work
+
+
 async def test_the_leader_follows_the_table_until_it_leads_no_more(house):
     house.change(store.put, node_record("a"))
     await house.loop.turn()
@@ -116,6 +129,19 @@ async def test_a_node_is_forgotten_when_its_instances_have_stopped_for_sure(hous
     assert set(house.rows()) == {"own"}
     await house.loop.turn()
     assert set(house.fleet.records) == {"own"}
+
+
+async def test_a_leader_whose_clock_is_ahead_forgets_no_node_that_it_has_not_asked(house):
+    house.change(store.put, node_record("a", seen_at=house.clock.now() - 3600))
+    house.fleet.silent = {"a", "own"}
+    await house.loop.turn()
+    assert set(house.rows()) == {"own", "a"}
+    house.epoch = None
+    await house.loop.turn()
+    house.clock.advance(3600)  # for which another control has led
+    house.epoch = 5
+    await house.loop.turn()
+    assert set(house.rows()) == {"own", "a"}
 
 
 async def test_a_source_that_is_away_ends_no_turn_for_good(house):

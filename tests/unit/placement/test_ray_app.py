@@ -5,7 +5,7 @@ import pytest
 from sagehen.base.errors import Unavailable
 from sagehen.frame.nodes import Resources
 from sagehen.placement.ray_app import RayClient, create_ray_app
-from sagehen.placement.ray_messages import RayNode, RayOrders, Reservation
+from sagehen.placement.ray_messages import RayNode, RayOrders, RayReservation
 from support.agents import served
 
 NODE = RayNode(ray_id="r1", host="10.0.0.2", resources=Resources(cpus=4), addresses=b"{}")
@@ -34,7 +34,7 @@ async def test_nodes_and_orders_pass(short_path):
     ray, client = Ray(), RayClient(short_path / "ray.sock")
     with pytest.raises(Unavailable):
         await client.nodes()
-    reservation = Reservation(key="i-1", resources=Resources(gpus=0.5))
+    reservation = RayReservation(key="i-1", resources=Resources(gpus=0.5))
     async with served(create_ray_app(ray), short_path / "ray.sock"):
         listed = await client.nodes()
         assert (listed.own_id, listed.nodes) == ("r1", (NODE,))

@@ -34,15 +34,19 @@ def test_nodes_are_kept_and_forgotten(database, records):
     assert records() == [msgspec.structs.replace(moved, epoch=7, seen_at=1e9)]
 
 
-def test_a_node_is_drained_until_it_starts_again(database, records):
+def test_a_node_stays_drained_when_it_starts_again_but_does_not_leave(database, records):
     with database.write() as connection:
         store.put(connection, node_record("a"))
         assert store.set_draining(connection, "a", True)
         assert not store.set_draining(connection, "b", True)
+        assert store.set_leaving(connection, "a")
+        assert not store.set_leaving(connection, "b")
     assert records()[0].is_draining
+    assert records()[0].is_leaving
     with database.write() as connection:
         store.put(connection, node_record("a"))
-    assert not records()[0].is_draining
+    assert records()[0].is_draining
+    assert not records()[0].is_leaving
 
 
 def test_a_state_belongs_to_the_first_cluster(database):

@@ -8,8 +8,10 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from sagehen.base.errors import StateError
 from sagehen.state import leader_row
 from sagehen.state import leadership as module
+from sagehen.state.compatibility import require_revision
 from sagehen.state.database import Database
 from sagehen.state.leadership import Leadership
 from sagehen.state.leases import LeaseLost
@@ -355,3 +357,22 @@ async def is_blocked(database: Database) -> None:
                 if connection.scalar(query):
                     return
             await asyncio.sleep(0.01)
+
+
+async def test_a_control_of_an_old_version_leads_no_more(two, url):
+    first, _ = two
+    await first.look()
+    assert first.is_leader
+    database = Database(url)
+    try:
+        with database.write() as connection:
+            require_revision(connection, "9998")
+        with pytest.raises(StateError, match="Upgrade this server, too"):
+            await first.look()
+        assert not first.is_leader
+        with pytest.raises(StateError, match="Upgrade this server, too"):
+            await first.run()
+    finally:
+        with database.write() as connection:
+            connection.execute(text("DELETE FROM compatibility"))
+        database.close()

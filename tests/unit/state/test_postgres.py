@@ -40,6 +40,16 @@ def test_migrations_make_the_tables(database: Database, metadata: MetaData) -> N
         assert compare_metadata(context, metadata) == []
 
 
+def test_connections_to_a_machine_that_is_gone_end_soon(postgres_url: str) -> None:
+    for more, wanted in (("", "10000"), ("&tcp_user_timeout=5", "5")):
+        database = Database(postgres_url + more)
+        with database.read() as connection:
+            told = connection.connection.driver_connection.info.get_parameters()
+        database.close()
+        assert told["tcp_user_timeout"] == wanted
+        assert (told["connect_timeout"], told["keepalives_idle"]) == ("10", "5")
+
+
 def test_rows(database: Database) -> None:
     with database.write() as connection:
         models.insert(connection, model("One"))

@@ -1,7 +1,6 @@
 """Model data: fetched and unpacked once, stored by content, shared by all instances."""
 
 import asyncio
-import hashlib
 import itertools
 import logging
 import os
@@ -11,10 +10,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from sagehen.agent.artifacts.fetch import ModelData, ModelDataReader, StoredObject, fetch
 from sagehen.agent.artifacts.folders import error_text, is_disk_full, remove_tree
+from sagehen.agent.artifacts.tree_stream import tree_digest
+from sagehen.agent.artifacts.versions import artifact_name, find_objects, model_versions
 from sagehen.base.clock import Clock
 from sagehen.base.errors import (
     ArtifactError,
@@ -23,9 +26,8 @@ from sagehen.base.errors import (
     NotFound,
     Unavailable,
 )
-from sagehen.services.s3.storage.errors import NoSuchKey
 
-__all__ = ["Artifact", "ArtifactCache"]
+__all__ = ["Artifact", "ArtifactCache", "ArtifactOrigin", "Fetched", "Neighbours"]
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +36,35 @@ MAX_FETCH_SECONDS = 3600.0
 ATTEMPTS = 3
 CONTENT = "model"
 SIZE = "size"
+ORIGIN = "origin"
 FOLDER_BYTES = 16 * 1024
 """disk use besides files: folders, partial blocks"""
 
 _NAME = re.compile(r"[0-9a-f]{40}")
 _T = TypeVar("_T")
+
+
+class ArtifactOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """What other nodes and control need to know of an artifact; kept in a cluster only."""
+
+    url: str
+    digest: str
+    """of `tree_stream`, as it was when the artifact was fetched"""
+    versions: tuple[str, ...]
+    """the names by which control asks for it"""
+
+
+class Fetched(NamedTuple):
+    size_bytes: int
+    digest: str
+
+
+class Neighbours(Protocol):
+    """The other nodes of a cluster."""
+
+    async def fetch(self, name: str, url: str, folder: Path, max_bytes: int) -> Fetched | None:
+        """Fills the empty `folder`, read-only; None if the object store is to be asked. Raises
+        OSError: writing failed."""
 
 
 @dataclass
@@ -48,6 +74,7 @@ class Artifact:
     name: str
     folder: Path
     size_bytes: int
+    origin: ArtifactOrigin | None = None
     users: int = 0
 
     @property
@@ -70,12 +97,16 @@ class ArtifactCache:
         max_artifact_bytes: int,
         max_unused_bytes: int,
         clock: Clock,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._folder = folder
         self._reader = reader
         self._max_artifact_bytes = max_artifact_bytes
         self._max_unused_bytes = max_unused_bytes
         self._clock = clock
+        self._neighbours = neighbours
+        self.on_change: Callable[[Artifact, bool], None] = lambda artifact, is_here: None
+        """called when an artifact has come, or is to leave"""
         self._names = itertools.count()
         self._in_use: dict[str, Artifact] = {}
         self._unused: OrderedDict[str, Artifact] = OrderedDict()
@@ -94,13 +125,16 @@ class ArtifactCache:
             size = _size_of(folder)
             if size is not None:
                 used_at = (folder / SIZE).stat().st_mtime
-                complete.append((used_at, Artifact(folder.name, folder / CONTENT, size)))
+                origin = _origin_of(folder)
+                complete.append((used_at, Artifact(folder.name, folder / CONTENT, size, origin)))
             else:
                 # After a power cut; it would block a whole one of that name.
                 remove_tree(folder)
         for _, artifact in sorted(complete, key=lambda entry: entry[0]):
             self._put_unused(artifact)
+            self.on_change(artifact, True)
         for artifact in self._evict(self._max_unused_bytes):
+            self.on_change(artifact, False)
             remove_tree(artifact.folder.parent)
 
     async def acquire(
@@ -120,8 +154,8 @@ class ArtifactCache:
         if pinned is not None:
             self._use(pinned)
             return pinned
-        objects = await self._list_objects(data)
-        name = _name_of(data, objects)
+        objects = await find_objects(self._reader, data)
+        name = artifact_name(data, objects)
         if name in self._rejected:
             raise ArtifactRejected(self._rejected[name])
         for _ in range(ATTEMPTS):
@@ -148,6 +182,33 @@ class ArtifactCache:
         else:
             await self._discard([artifact])
 
+    # For other nodes
+
+    def pin(self, name: str) -> Artifact | None:
+        """Returns an artifact that others may have, if it is here; the caller owes a `release`."""
+        artifact = self._in_use.get(name) or self._unused.get(name)
+        if artifact is None or artifact.origin is None:
+            return None
+        self._use(artifact)
+        return artifact
+
+    def find_origin(self, name: str) -> ArtifactOrigin | None:
+        artifact = self._in_use.get(name) or self._unused.get(name)
+        return None if artifact is None else artifact.origin
+
+    def is_fetching(self, name: str) -> bool:
+        return name in self._fetching
+
+    async def wait_for_fetch(self, name: str, seconds: float) -> None:
+        """Waits while the artifact is being fetched, but not for longer than `seconds`."""
+        if name in self._fetching:
+            await asyncio.wait([self._fetching[name]], timeout=seconds)
+
+    def origins(self) -> list[tuple[str, ArtifactOrigin]]:
+        """Returns the artifacts that others may have, by name."""
+        here = [*self._in_use.values(), *self._unused.values()]
+        return [(each.name, each.origin) for each in here if each.origin is not None]
+
     @property
     def _fresh(self) -> Path:
         return self._folder / ".fresh"
@@ -156,29 +217,8 @@ class ArtifactCache:
         """The object itself may be gone or replaced."""
         if data.etag is None:
             return None
-        name = _name_of(data, [StoredObject(data.location.key, 0, data.etag)])
+        name = artifact_name(data, [StoredObject(data.location.key, 0, data.etag)])
         return self._in_use.get(name) or self._unused.get(name)
-
-    async def _list_objects(self, data: ModelData) -> list[StoredObject]:
-        location = data.location
-        try:
-            if data.compressed or not location.is_prefix:
-                stored = await self._reader.head(location)
-                if data.etag not in (None, stored.etag):
-                    log.warning(
-                        "%s was overwritten after the endpoint was deployed, and the deployed "
-                        "version is no longer cached: the new version is served.",
-                        location.url,
-                    )
-                return [stored]
-            objects = [item async for item in self._reader.list(location)]
-        except NoSuchKey as error:
-            raise ArtifactMissing(f"There is no object at {location.url}.") from error
-        except NotFound as error:
-            raise ArtifactMissing(f"There is no object at {location.url}: {error}") from error
-        if not objects:
-            raise ArtifactMissing(f"There are no objects below {location.url}.")
-        return objects
 
     def _ensure_fetching(
         self,
@@ -223,6 +263,7 @@ class ArtifactCache:
         if on_fetched is not None:
             on_fetched(self._clock.monotonic() - started)
         self._put_unused(artifact)
+        self.on_change(artifact, True)
 
     async def retry_on_full_disk(self, write: Callable[[], Awaitable[_T]]) -> _T:
         """Writes; on a full disk removes unused artifacts and tries again.
@@ -249,16 +290,36 @@ class ArtifactCache:
         (fresh / CONTENT).mkdir(parents=True)
         async with AsyncExitStack() as on_failure:
             on_failure.push_async_callback(asyncio.to_thread, remove_tree, fresh)
-            size = await fetch(
-                self._reader, data, objects, fresh / CONTENT, max_bytes=self._max_artifact_bytes
-            )
+            size, origin = await self._fill(fresh, name, data, objects)
             (fresh / SIZE).write_text(str(size))
             final = self._folder / name
             fresh.rename(final)
             on_failure.pop_all()
-        return Artifact(name, final / CONTENT, size)
+        return Artifact(name, final / CONTENT, size, origin)
+
+    async def _fill(
+        self, fresh: Path, name: str, data: ModelData, objects: list[StoredObject]
+    ) -> tuple[int, ArtifactOrigin | None]:
+        """Fetches from another node of the cluster, if one has it, or else from the store."""
+        folder, most = fresh / CONTENT, self._max_artifact_bytes
+        fetched: Fetched | None = None
+        if self._neighbours is not None:
+            fetched = await self._neighbours.fetch(name, data.location.url, folder, most)
+        if fetched is None:
+            size = await fetch(self._reader, data, objects, folder, max_bytes=most)
+            if self._neighbours is None:
+                return size, None
+            # Before a container can change it.
+            fetched = Fetched(size, await asyncio.to_thread(tree_digest, folder))
+        origin = ArtifactOrigin(
+            url=data.location.url, digest=fetched.digest, versions=model_versions(data, objects)
+        )
+        (fresh / ORIGIN).write_bytes(msgspec.json.encode(origin))
+        return fetched.size_bytes, origin
 
     async def _discard(self, artifacts: list[Artifact]) -> None:
+        for artifact in artifacts:
+            self.on_change(artifact, False)
         # Moved away first: a new artifact may take the name.
         graves = [self._new_folder() for _ in artifacts]
         for artifact, grave in zip(artifacts, graves, strict=True):
@@ -301,8 +362,9 @@ def _size_of(folder: Path) -> int | None:
         return None
 
 
-def _name_of(data: ModelData, objects: list[StoredObject]) -> str:
-    digest = hashlib.sha256(f"{data.location.url}\0{data.compressed}".encode())
-    for stored in objects:
-        digest.update(f"\0{stored.key}\0{stored.etag}".encode())
-    return digest.hexdigest()[:40]
+def _origin_of(folder: Path) -> ArtifactOrigin | None:
+    """Returns None for what was fetched outside of a cluster."""
+    try:
+        return msgspec.json.decode((folder / ORIGIN).read_bytes(), type=ArtifactOrigin)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -31,6 +31,8 @@ class ModelData:
     compressed: bool = True
     etag: str | None = None
     """the requested version of one object"""
+    prefix: Location | None = None
+    """of the multi-model container that it is a model of"""
 
 
 class ModelDataReader(Protocol):

@@ -10,13 +10,15 @@ import os
 import stat
 import tarfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from sagehen.base.errors import ArtifactRejected
 
-__all__ = ["Unpacked", "check_name", "make_read_only", "unpack"]
+__all__ = ["Unpacked", "check_name", "make_read_only", "unpack", "unpack_plain"]
 
 MAX_ENTRIES = 100_000
 MAX_NAME_BYTES = 255
@@ -43,13 +45,29 @@ def unpack(archive: Path | BinaryIO, folder: Path, *, max_bytes: int) -> Unpacke
         ArtifactRejected: not a tar.gz, cut short, more than `max_bytes`, or with forbidden
             entries.
     """
+    with _rejecting(), gzip.open(archive, "rb") as plain:
+        return _unpack(plain, folder, max_bytes)  # type: ignore[arg-type]
+
+
+def unpack_plain(tar: BinaryIO, folder: Path, *, max_bytes: int) -> Unpacked:
+    """Unpacks an uncompressed archive as `unpack` does. `tar` is read once, forwards."""
+    with _rejecting():
+        return _unpack(tar, folder, max_bytes)
+
+
+def _unpack(plain: BinaryIO, folder: Path, max_bytes: int) -> Unpacked:
+    reader = _ForwardReader(plain, max_bytes)
+    with tarfile.open(fileobj=reader, mode="r:") as tar:  # type: ignore[call-overload]
+        unpacked = _Extraction(Path(os.path.realpath(folder)), max_bytes).run(tar)
+    reader.finish()
+    return unpacked
+
+
+@contextmanager
+def _rejecting() -> Iterator[None]:
+    """Turns errors of malformed archives into ArtifactRejected."""
     try:
-        with gzip.open(archive, "rb") as plain:
-            reader = _ForwardReader(plain, max_bytes)  # type: ignore[arg-type]
-            with tarfile.open(fileobj=reader, mode="r:") as tar:  # type: ignore[call-overload]
-                unpacked = _Extraction(Path(os.path.realpath(folder)), max_bytes).run(tar)
-            reader.finish()
-            return unpacked
+        yield
     except tarfile.ReadError as error:
         raise ArtifactRejected("It is not a gzip-compressed tar archive.") from error
     except RecursionError:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-__all__ = ["ForkRequest", "Ready", "Refused"]
+__all__ = ["ForkRequest", "Ready", "StartRefused"]
 
 
 class ForkRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """its `sys.path`"""
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class StartRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The fork server cannot fork containers, and has ended."""
 
     reason: str

@@ -9,7 +9,7 @@ The server imports, says so, and then waits for requests. It has one thread, and
 a container: a child that it forked later would have that in its memory. So a request is one byte,
 with a file that only the new process reads:
 
-    SOCKET_FD, a SOCK_SEQPACKET   to the agent: `Ready` or `Refused` as JSON, once
+    SOCKET_FD, a SOCK_SEQPACKET   to the agent: `Ready` or `StartRefused` as JSON, once
                                   from the agent: a byte with three descriptors: the file of a
                                   `ForkRequest`, REPORT_FD of `become_container`, and the log
 
@@ -28,7 +28,7 @@ from typing import NoReturn
 import msgspec
 
 from sagehen.agent.launchers import become_container
-from sagehen.agent.launchers.fork_messages import ForkRequest, Ready, Refused
+from sagehen.agent.launchers.fork_messages import ForkRequest, Ready, StartRefused
 from sagehen.base.processes import die_with_parent
 from sagehen.containers.modelserver import forked
 
@@ -54,7 +54,7 @@ def main(agent_pid: int, descriptor: int, adapter: str) -> None:
     sys.path.insert(0, "")
     forked.prepare(adapter)
     if (reason := forked.why_unforkable([0, 1, 2, descriptor])) is not None:
-        agent.send(msgspec.json.encode(Refused(reason=reason)))
+        agent.send(msgspec.json.encode(StartRefused(reason=reason)))
         return
     agent.send(msgspec.json.encode(Ready(search=search)))
     while True:

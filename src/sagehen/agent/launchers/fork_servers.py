@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 import msgspec
 
 from sagehen.agent.instances.process_tree import tree_memory_bytes
-from sagehen.agent.launchers.fork_messages import ForkRequest, Ready, Refused
+from sagehen.agent.launchers.fork_messages import ForkRequest, Ready, StartRefused
 from sagehen.agent.launchers.forkable import (
     ROOM_BYTES,
     ForkKind,
@@ -94,11 +94,11 @@ async def start_server(kind: ForkKind, orphans: Orphans, umask: int = -1) -> For
         async with asyncio.timeout(READY_SECONDS):
             message = await asyncio.get_running_loop().sock_recv(end, MESSAGE_BYTES)
         ready = (
-            msgspec.json.decode(message, type=Ready | Refused)
+            msgspec.json.decode(message, type=Ready | StartRefused)
             if message
-            else Refused(reason="it has ended before it was ready")
+            else StartRefused(reason="it has ended before it was ready")
         )
-        if isinstance(ready, Refused):
+        if isinstance(ready, StartRefused):
             raise OSError(0, ready.reason)
     except BaseException:
         end.close()

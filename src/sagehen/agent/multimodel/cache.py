@@ -237,7 +237,8 @@ class ModelCache:
             log.warning("A model was not loaded: %s", error, extra={"action": "model_not_loaded"})
 
     async def _load(self, name: str, target: str) -> None:
-        data = ModelData(self._plan.prefix.below(target))
+        prefix = self._plan.prefix
+        data = ModelData(prefix.below(target), prefix=prefix)
         seconds = self._plan.max_load_seconds
         try:
             async with asyncio.timeout(seconds), self._fetch_slots:

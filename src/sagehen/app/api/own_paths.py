@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -97,7 +97,10 @@ class OwnPaths:
         own_service: InferenceServiceSettings | None = None,
         describe_image: Callable[[str], str | None] = lambda image: None,
         on_report: Callable[[GatewayReport], None] = lambda report: None,
+        is_leaving: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_leaving` tells whether this server leaves its cluster."""
+        self._is_leaving = is_leaving
         self._on_report = on_report
         self._describe_image = describe_image
         self._own_service = own_service or InferenceServiceSettings.model_validate({})
@@ -114,17 +117,22 @@ class OwnPaths:
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
                 *other_routes,
             ],
-            exception_handlers={HTTPException: _refused},
+            exception_handlers={HTTPException: _refused, OperationalError: _state_is_away},
         )
 
     async def health(self, request: Request) -> Response:
         """Answers 200, or 503 with the fault; a foreign host (DNS rebinding) does not learn the
-        fault."""
+        fault. A server that leaves its cluster still serves, but load balancers should look
+        elsewhere."""
         state, agent = await asyncio.gather(
             _fault(lambda: asyncio.to_thread(self._check_state)),
             _fault(self._agent.check_health),
         )
-        body = {"ready": not (state or agent), "state": state or "ok", "agent": agent or "ok"}
+        leaving = self._is_leaving()
+        ready = not (state or agent or leaving)
+        body = {"ready": ready, "state": state or "ok", "agent": agent or "ok"}
+        if leaving:
+            body["cluster"] = "This server leaves the cluster."
         if self._site.foreign_host(request.headers) is not None:
             body = {"ready": body["ready"]}
         return json_answer(body, 200 if body["ready"] else 503)
@@ -249,6 +257,13 @@ async def _refused(request: Request, error: Exception) -> Response:
     answer = json_answer({"message": message}, error.status_code)
     answer.headers.update(error.headers or {})
     return answer
+
+
+async def _state_is_away(request: Request, error: Exception) -> Response:
+    assert isinstance(error, OperationalError)
+    log.warning("The state is away: %s", error.orig, extra={"action": "state_away"})
+    reason = str(error.orig).strip().partition("\n")[0]
+    return json_answer({"message": f"The state cannot be reached now: {reason}"}, 503)
 
 
 async def _fault(check: Callable[[], Awaitable[None]]) -> str | None:

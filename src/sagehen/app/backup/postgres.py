@@ -25,6 +25,11 @@ _HAS_EPOCHS = text(
 _RAISE_EPOCHS = text(
     "UPDATE leases SET epoch = epoch + 1000000, expires_at = 0, holder = '', session = ''"
 )
+# See `restore.forget_cluster`.
+_OF_CLUSTER = text(
+    "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema() "
+    "AND table_name IN ('nodes', 'cluster')"
+)
 _BLOBS = text("SELECT blob_id, size, etag FROM blobs ORDER BY blob_id")
 
 
@@ -74,6 +79,8 @@ def load_dump(url: str, dump: Path) -> None:
         with database.write() as connection:
             if connection.scalar(_HAS_EPOCHS) is not None:
                 connection.execute(_RAISE_EPOCHS)
+            for table in connection.scalars(_OF_CLUSTER).all():
+                connection.execute(text(f"DELETE FROM {table}"))
     except DBAPIError as error:
         raise StateError(f"The state at {_shown(url)} cannot be written: {error.orig}") from error
     finally:

@@ -7,8 +7,9 @@ server finds objects without a state and refuses to start.
 import errno
 import os
 import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -192,10 +193,26 @@ def _stage(home: Home, source: Path, manifest: Manifest) -> Path:
         _sync(target)
     if manifest.state == "sqlite":
         check_whole(stage / STATE, seconds=float("inf"))
+        forget_cluster(stage / STATE)
         for end in _SQLITE_ENDS[1:]:
             (stage / f"{STATE}{end}").unlink(missing_ok=True)
     _stage_blobs(stage, objects, source, manifest)
     return stage
+
+
+def forget_cluster(state: Path) -> None:
+    """Deletes the nodes and the identity of a cluster from a state.
+
+    The nodes of the backup may belong to a cluster that still runs: a restored control would take
+    them over, and end what it does not know. Servers enter themselves anew.
+    """
+    with closing(sqlite3.connect(state)) as database, database:
+        found = database.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('nodes', 'cluster')"
+        )
+        for (table,) in found.fetchall():
+            database.execute(f"DELETE FROM {table}")
+    _sync(state)
 
 
 def _stage_blobs(stage: Path, objects: Path, source: Path, manifest: Manifest) -> None:

@@ -30,6 +30,7 @@ from sagehen.app.backup.manifest import (
     describe_os_error,
     sync_folder,
 )
+from sagehen.app.cluster import has_no_control
 from sagehen.base.errors import BackupError, SagehenError
 from sagehen.base.home import Home, keeping_private
 from sagehen.base.settings import Settings
@@ -87,6 +88,12 @@ def take_backup(settings: Settings, target: Path, *, allow_missing: bool = False
 def _draft(home: Home, target: Path) -> Path:
     if not home.credentials.exists():
         raise BackupError(f"There is nothing to back up in {home.path}: no server has run there.")
+    if has_no_control(home):
+        raise BackupError(
+            f"{home.path} is the home of a cluster's node without a control, where everything is "
+            "made again when it is needed. Back up the home of a server: `sagehen cluster "
+            "status` shows in the column `control` where there is one."
+        )
     if target.is_relative_to(home.path.resolve()) or target.is_relative_to(home.path):
         raise BackupError(f"{target} is in the home. A backup belongs elsewhere, on another disk.")
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):

@@ -1,6 +1,7 @@
 """`sagehen cluster`: shows the nodes of a cluster, drains one, and prints what a machine needs to
 join."""
 
+import asyncio
 import json
 import sys
 import time
@@ -21,6 +22,8 @@ __all__ = ["cluster_app"]
 cluster_app = typer.Typer(help="The machines of a cluster.", no_args_is_help=True)
 
 LOOK_SECONDS = 0.5
+LONGEST_AWAY_SECONDS = 60.0
+"""while another control takes over, or a server starts again"""
 _IN_JSON = ("id", "address", "head", "instances", "pids")
 
 
@@ -30,12 +33,15 @@ def show_nodes(
 ) -> None:
     """Show the nodes, with what runs on each."""
     with plain_errors():
-        nodes = _nodes(Home(load_settings(config, home=home).home))
+        answer = call_control(Home(load_settings(config, home=home).home), "cluster")
+        nodes = answer["nodes"]
         if as_json:
             shown = [{name: node[name] for name in _IN_JSON} for node in nodes]
             sys.stdout.write(json.dumps({"nodes": shown}, indent=2) + "\n")
         else:
             out.print(_table(nodes))
+            for line in _waiting(answer):
+                out.print(line, markup=False)
 
 
 @cluster_app.command("drain")
@@ -61,6 +67,30 @@ def drain_node(
             out.print(f"The node {node} is drained.", markup=False)
 
 
+@cluster_app.command("leave")
+def leave(
+    seconds: Annotated[
+        float | None, typer.Option(help="The longest wait; default: cluster_leave_seconds.")
+    ] = None,
+    home: HomeOption = None,
+    config: ConfigOption = None,
+) -> None:
+    """Move the instances of endpoints away from this machine's node, which will stop. A server
+    does so by itself when it stops; this is for what kills a node, such as a pod's preStop."""
+    with plain_errors():
+        from sagehen.app.cluster import read_addresses
+        from sagehen.app.leaving import leave_cluster
+        from sagehen.base.clock import SYSTEM
+
+        settings = load_settings(config, home=home)
+        folder = Home(settings.home)
+        addresses = read_addresses(folder)
+        longest = settings.cluster_leave_seconds if seconds is None else seconds
+        url, node_id = f"http://{addresses.gateway}", addresses.node_id
+        work = leave_cluster(folder, url, node_id, longest, SYSTEM, _report)
+        asyncio.run(work)
+
+
 @cluster_app.command("token")
 def show_token(home: HomeOption = None, config: ConfigOption = None) -> None:
     """Print what another machine needs to join, as cluster_token. Whoever has it may do everything:
@@ -72,34 +102,52 @@ def show_token(home: HomeOption = None, config: ConfigOption = None) -> None:
         sys.stdout.write(token + "\n")
 
 
-def _nodes(home: Home) -> list[dict[str, Any]]:
-    nodes: list[dict[str, Any]] = call_control(home, "cluster")["nodes"]
-    return nodes
+def _report(text: str) -> None:
+    out.print(text, markup=False)
+
+
+def _waiting(answer: dict[str, Any]) -> list[str]:
+    return [
+        f"{each['id']} waits for room on a node: {each['reason']}." for each in answer["waiting"]
+    ]
 
 
 def _wait_until_empty(home: Home, node_id: str) -> None:
-    shown = ""
+    shown: list[str] = []
+    heard_at = time.monotonic()
     while True:
-        node = next((node for node in _nodes(home) if node["id"] == node_id), None)
-        if node is None or node["state"] == "lost":
+        try:
+            answer = call_control(home, "cluster")
+        except Unavailable:
+            # Another control may be taking over.
+            if time.monotonic() - heard_at > LONGEST_AWAY_SECONDS:
+                raise
+            time.sleep(LOOK_SECONDS)
+            continue
+        heard_at = time.monotonic()
+        node = next((node for node in answer["nodes"] if node["id"] == node_id), None)
+        if node is None or node["state"] in ("lost", "stopped"):
             raise Unavailable(f"The node {node_id} does not answer any more.")
-        rest = f"{len(node['instances'])} instances and {len(node['jobs'])} jobs"
         if not node["instances"] and not node["jobs"]:
             return
-        if rest != shown:
-            out.print(f"On {node_id}: {rest} ...", markup=False)
-            shown = rest
+        rest = f"{len(node['instances'])} instances and {len(node['jobs'])} jobs"
+        lines = [f"On {node_id}: {rest} ...", *_waiting(answer)]
+        for line in lines:
+            if line not in shown:
+                out.print(line, markup=False)
+        shown = lines
         time.sleep(LOOK_SECONDS)
 
 
 def _table(nodes: list[dict[str, Any]]) -> Table:
-    table = Table("node", "address", "state", "control", "instances", "jobs")
+    table = Table("node", "address", "state", "control", "version", "instances", "jobs")
     for node in nodes:
         table.add_row(
             node["id"],
             node["address"],
             node["state"],
             "yes" if node["head"] else "",
+            node["version"],
             str(len(node["instances"])),
             str(len(node["jobs"])),
         )

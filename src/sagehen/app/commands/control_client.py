@@ -10,10 +10,16 @@ from sagehen.base.credentials import load_token
 from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
 from sagehen.base.home import Home
 
-__all__ = ["call_control"]
+__all__ = ["call_control", "call_server"]
 
 _TIMEOUT_SECONDS = 5
-_ERRORS: dict[int, type[SagehenError]] = {400: Invalid, 403: Invalid, 404: NotFound, 409: Conflict}
+_ERRORS: dict[int, type[SagehenError]] = {
+    400: Invalid,
+    403: Invalid,
+    404: NotFound,
+    409: Conflict,
+    503: Unavailable,
+}
 
 
 def call_control(
@@ -32,7 +38,18 @@ def call_control(
         raise Unavailable(
             f"No server runs with the home {home.path}. Start one: sagehen up --home {home.path}"
         )
-    url = home.address.read_text()
+    return call_server(home.address.read_text(), home, path, method, body, timeout_seconds)
+
+
+def call_server(
+    url: str,
+    home: Home,
+    path: str,
+    method: str = "GET",
+    body: dict[str, Any] | None = None,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+) -> dict[str, Any]:
+    """Like `call_control`, at another address, with the token of `home`."""
     request = urllib.request.Request(f"{url}/_sagehen/{path}", method=method)
     if home.token.exists():  # older servers have none
         request.add_header("Authorization", f"Bearer {load_token(home.token)}")

@@ -67,22 +67,16 @@ def simulate(
             raise Invalid("Give one of --load and --endpoint.")
         if minimum > maximum:
             raise Invalid(f"--min {minimum} is greater than --max {maximum}.")
-        loads = (
-            read_loads(load) if load is not None else _recorded(endpoint or "", hours, home, config)
-        )
         simulated = simulation.Simulation(
             policies=tuple(read_policy(path) for path in policy),
-            loads=loads,
+            loads=read_loads(load) if load else _recorded(endpoint or "", hours, home, config),
             minimum=minimum,
             maximum=maximum,
             initial=min(max(minimum if initial is None else initial, minimum), maximum),
             start_seconds=start_seconds,
         )
         result = simulation.simulate(simulated)
-        if as_json:
-            print_line(json_text(_as_dict(result)))
-            return
-        for line in report(simulated, result):
+        for line in [json_text(_as_dict(result))] if as_json else report(simulated, result):
             print_line(line)
 
 

@@ -16,6 +16,7 @@ from sagehen.app.commands.exports import export_lines
 from sagehen.app.server import RunningServer, running_server
 from sagehen.base.concurrency import first_of
 from sagehen.base.extras import missing_library
+from sagehen.base.service_manager import notify
 from sagehen.base.settings import Settings
 from sagehen.base.terminal import err, out
 
@@ -37,6 +38,7 @@ async def _serve(settings: Settings) -> None:
     async def serve() -> None:
         async with running_server(settings, report=_report) as server:
             _announce(server)
+            notify(f"READY=1\nSTATUS=Serving at {server.url}")
             await asyncio.get_running_loop().create_future()
 
     await _until_signal(serve())
@@ -71,6 +73,7 @@ def _report_start(settings: Settings) -> None:
 
 
 def _report(step: str) -> None:
+    notify(f"STATUS={step}")
     out.print(step, markup=False)
 
 
@@ -83,6 +86,7 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
     working = asyncio.create_task(work)
     await first_of(working, ending.wait())
     if not working.done():
+        notify("STOPPING=1")
         out.print(
             "Stopping: requests that were accepted are finished first. "
             "Press Ctrl-C again to stop immediately."

@@ -46,12 +46,12 @@ async def _main(start: Start) -> None:
     images = DockerLauncher(start.settings, start.home, orphans)
     if uses_docker(start.settings) or start.home.docker_id.exists():
         await images.clear()
-    lease = None
+    member = None
     if start.sockets:
         # Not imported on a machine of its own.
-        from sagehen.app.roles.cluster_agent import make_lease, serving_cluster
+        from sagehen.app.roles.cluster_agent import ClusterMember
 
-        lease = make_lease(start)
+        member = ClusterMember(start)
     agent = Agent(
         start.settings,
         start.home,
@@ -62,13 +62,16 @@ async def _main(start: Start) -> None:
         launcher=LauncherChoice(processes, images),
         problems=images.problems if uses_docker(start.settings) else None,
         gpus=GpuPool(start.settings, SYSTEM, NvidiaSmi(orphans), cuda_devices()),
-        check_lease=lease.require_jobs_allowed if lease else lambda: None,
+        check_lease=member.lease.require_jobs_allowed if member else lambda: None,
+        neighbours=member.fetcher if member else None,
     )
+    if member is not None:
+        member.attach(agent)
     await agent.start()
     missing_walls = [*describe_missing(unwanted | missing), *describe_networks(networks)]
-    app = create_app(agent, missing_walls)
+    app = create_app(agent, missing_walls, member.own_routes if member else ())
     try:
-        async with serving_cluster(start, agent, app, lease) if lease else nullcontext():
+        async with member.serving(agent, app) if member else nullcontext():
             await serve_on(start.home.agent_socket, app)
     finally:
         await agent.stop()

@@ -7,11 +7,11 @@ import os
 import signal
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -24,7 +24,9 @@ from sagehen.base.telemetry import configure_logging
 if TYPE_CHECKING:
     from sagehen.base.settings import Settings
 
-__all__ = ["Start", "run", "serve_on", "serving_tls", "start_role"]
+__all__ = ["Start", "end_after_error", "run", "serve_on", "serving_tls", "start_role"]
+
+log = logging.getLogger(__name__)
 
 GRACEFUL_SHUTDOWN_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
@@ -76,6 +78,14 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     os._exit(0)
 
 
+def end_after_error(task: asyncio.Task[None]) -> None:
+    """A task's callback: ends this process as SIGTERM does, if the task has failed. The supervisor
+    starts the process again."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("This process ends: %s", error, extra={"action": "end"})
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 async def serve_on(path: Path, app: Any) -> None:
     """Serves `app` on a Unix socket until SIGTERM."""
     # uvicorn raises its signal again, which must not end this process before its cleanup.
@@ -85,11 +95,22 @@ async def serve_on(path: Path, app: Any) -> None:
 
 @asynccontextmanager
 async def serving_tls(
-    listener: socket.socket, context: ssl.SSLContext, app: Any
+    listener: socket.socket,
+    context: ssl.SSLContext,
+    app: Any,
+    other_protocols: Mapping[str, Callable[[], asyncio.Protocol]] = MappingProxyType({}),
 ) -> AsyncIterator[None]:
-    """Serves `app` to members of the cluster until the block ends."""
+    """Serves `app` to members of the cluster until the block ends.
+
+    `other_protocols`: for clients that ask for another protocol than HTTP, by its name (ALPN).
+    """
     server = _make_server(app)
     server.config.load()
+    if other_protocols:
+        context.set_alpn_protocols([*other_protocols, "http/1.1"])
+        server.config.http_protocol_class = _choosing(
+            server.config.http_protocol_class, other_protocols
+        )
     server.config.ssl = context
     serving = asyncio.create_task(server._serve([listener]))  # `serve` would take the signals
     try:
@@ -99,6 +120,22 @@ async def serving_tls(
         server.force_exit = True
         server.end()
         await serving
+
+
+def _choosing(http: Any, others: Mapping[str, Callable[[], asyncio.Protocol]]) -> Any:
+    """Returns uvicorn's protocol, which leaves some connections to others."""
+
+    class ChosenProtocol(http):  # type: ignore[misc]
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            name = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+            if name not in others:
+                super().connection_made(transport)
+                return
+            other = others[name]()
+            transport.set_protocol(other)
+            other.connection_made(transport)
+
+    return ChosenProtocol
 
 
 def _make_server(app: Any, uds: str | None = None) -> Any:

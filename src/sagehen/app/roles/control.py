@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
-import sys
 from collections.abc import Container, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
@@ -18,14 +16,15 @@ from sagehen.agent.client import AgentClient
 from sagehen.app.api.application import OPERATIONS, Application
 from sagehen.app.api.own_paths import OwnPaths
 from sagehen.app.offline_results import StoreBuilder
-from sagehen.app.roles.common import Start, run, serve_on, start_role
+from sagehen.app.roles.common import Start, end_after_error, run, serve_on, start_role
 from sagehen.app.roles.control_scaling import Scaling
-from sagehen.app.roles.control_services import AlarmParts, Inference, Notices
+from sagehen.app.roles.control_services import AlarmParts, Inference, Notices, runner_command
 from sagehen.base.clock import SYSTEM
 from sagehen.base.concurrency import in_thread
 from sagehen.base.credentials import Credentials, load_credentials, load_token
 from sagehen.frame.arns import ArnMaker
 from sagehen.frame.asgi import BodyBudget
+from sagehen.frame.container_relay import LOCAL_ACCESS
 from sagehen.frame.context import RequestContext
 from sagehen.frame.image_versions import MATCH, describe_versions
 from sagehen.frame.leased_loop import keep_sweeping
@@ -60,7 +59,7 @@ from sagehen.services.sagemaker.training.own_paths import JobPaths
 from sagehen.services.sagemaker.training.reconciler.interrupts import Interrupts
 from sagehen.services.sagemaker.training.reconciler.jobs import JobLimits
 from sagehen.services.sagemaker.training.reconciler.loop import JobLoop
-from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.data_log import JobDataLog
 from sagehen.services.sagemaker.transform.own_paths import TransformPaths
 from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
 from sagehen.services.sagemaker.transform.runner_messages import S3Access
@@ -77,10 +76,9 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 SWEEP_FILES_SECONDS = 3600.0
+# Channels of notifications
 ENDPOINTS_CHANGED = "endpoints"
-"""notification channel"""
 REQUESTS_QUEUED = "async-requests"
-"""notification channel"""
 FIRST_LOOK_SECONDS = 5.0
 """the longest wait at start for the first look at the endpoints"""
 
@@ -101,8 +99,9 @@ class _Control:
         self._remote_hints = RemoteHints(self._database, SYSTEM, self._is_wanted_elsewhere)
         recorder = Recorder(SYSTEM, self._database, settings.max_metric_series, first_variant)
         store = (self._database, self._writes, self.objects)
+        self._access = self._cluster.access if self._cluster else LOCAL_ACCESS
         self._dispatcher = make_dispatcher(
-            settings, start.home, *store, recorder.record, SYSTEM, leadership
+            settings, start.home, *store, recorder.record, SYSTEM, leadership, self._access
         )
         builder = StoreBuilder(settings)
         self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
@@ -116,6 +115,7 @@ class _Control:
         if self._cluster is not None:
             leadership.on_change(self._sampler.change_leader)
             self._cluster.fleet.on_nodes = self._loop.hint
+            self._cluster.on_relay_nodes = lambda: self._transforms.hint()
             leadership.on_change(self._cluster.hint)
         self._database.listen(ENDPOINTS_CHANGED, lambda _: self._loop.hint())
         self._database.listen(REQUESTS_QUEUED, lambda _: self._dispatcher.hint())
@@ -221,14 +221,15 @@ class _Control:
             ArnMaker.of(settings),
             settings,
             objects=self.objects,
-            data_log=DataLog(start.home, settings.container_log_bytes, SYSTEM),
-            runner_command=_runner_command,
+            data_log=JobDataLog(start.home, settings.container_log_bytes, SYSTEM),
+            runner_command=runner_command,
             s3=S3Access(
                 address=f"unix:{start.home.control_socket}",
                 access_key=keys.access_key,
                 secret_key=keys.secret_key,
                 region=settings.region,
             ),
+            access=self._access,
         )
 
     def _make_job_loop(self) -> JobLoop:
@@ -288,6 +289,7 @@ class _Control:
             self._settings.inference_service,
             self._describe_image,
             lambda report: self._demand.note_report(str(report.gateway), report.variants),
+            lambda: self._cluster is not None and self._cluster.paths.is_leaving,
         )
         metrics = Metrics(self._settings.host, self._settings.open_metrics)
         guards = (self._verifier, self._token, self._site, metrics, self._bodies)
@@ -368,17 +370,13 @@ class _Control:
         self._database.close()
 
 
-def _runner_command() -> list[str]:
-    program = "sagehen.app.roles.transform_runner"
-    return [sys.executable, "-m", program, f"--parent={os.getpid()}"]
-
-
 async def _main(start: Start) -> None:
     control = _Control(start)
     await asyncio.to_thread(control.objects.recover)
     await asyncio.to_thread(control.inference.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, control.notices.arrivals.close)
     leading = asyncio.create_task(control.lead())
+    leading.add_done_callback(end_after_error)
     duties = [asyncio.create_task(duty) for duty in control.duties()]
     try:
         # A server that reports ready should know its endpoints.

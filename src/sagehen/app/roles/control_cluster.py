@@ -7,6 +7,7 @@ from typing import Any
 
 import psutil
 
+from sagehen import __version__
 from sagehen.agent.client import AgentClient, NodeClient
 from sagehen.app.api.application import OPERATIONS
 from sagehen.app.cluster import read_addresses
@@ -18,8 +19,10 @@ from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import client_context, server_name
 from sagehen.base.credentials import load_token
 from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.frame.container_relay import ContainerAccess, RelayNodes
 from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.frame.nodes import Resources
+from sagehen.frame.relay_connector import RelayConnector
 from sagehen.frame.routes import RouteFileReader
 from sagehen.http1.pool import Tls
 from sagehen.placement.fleet import Fleet
@@ -35,6 +38,9 @@ from sagehen.state.database import Database
 from sagehen.state.leadership import Leadership
 
 __all__ = ["ClusterParts"]
+
+RELAY_NODES_SECONDS = 1.0
+"""between looks at which nodes answer"""
 
 
 class ClusterParts:
@@ -63,6 +69,10 @@ class ClusterParts:
         )
         routes = RouteFileReader(start.home.routes, SYSTEM)
         self.requests = RequestsInFlight(lambda: self.fleet.nodes, routes)
+        self._connector = RelayConnector(self._relay_nodes)
+        self.access = ContainerAccess(self._addresses.node_id, self._connector, self._relay_nodes)
+        self.on_relay_nodes: Callable[[], None] = lambda: None
+        """called when other nodes are reached"""
         self._ray = self._make_ray(start)
         self._loop = NodeLoop(
             database,
@@ -77,7 +87,10 @@ class ClusterParts:
             routes=lambda: self.fleet.node_routes, leaving=lambda: self.fleet.leaving
         )
         self.paths = NodePaths(
-            database, self.fleet, lambda record, epoch: self._client(record, lambda: epoch)
+            database,
+            self.fleet,
+            lambda record, epoch: self._client(record, lambda: epoch),
+            self._addresses.node_id,
         )
         self.logs = ClusterLogs(
             database,
@@ -104,7 +117,25 @@ class ClusterParts:
         self._loop.hint()
 
     def duties(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._loop.run()]
+        return [self._loop.run(), self._follow_relay_nodes()]
+
+    def _relay_nodes(self) -> RelayNodes | None:
+        """Returns how containers of other nodes are reached; None while another control leads."""
+        epoch = self._leadership.epoch
+        if epoch is None:
+            return None
+        certificates = str(self._home.cluster)
+        return RelayNodes(epoch=epoch, addresses=self.fleet.reached, certificates=certificates)
+
+    async def _follow_relay_nodes(self) -> None:
+        known: RelayNodes | None = None
+        while True:
+            nodes = self._relay_nodes()
+            if nodes != known:
+                known = nodes
+                self._connector.cut_lost()
+                self.on_relay_nodes()
+            await SYSTEM.sleep(RELAY_NODES_SECONDS)
 
     def _connect(self, record: NodeRecord) -> NodeClient:
         return self._client(record, self._leading_epoch)
@@ -132,6 +163,7 @@ class ClusterParts:
             resources=of_ray.resources if of_ray else await self._own_resources(),
             has_control=True,
             ray_id=of_ray.ray_id if of_ray else "",
+            version=__version__,
         )
 
     async def _own_resources(self) -> Resources:

@@ -19,7 +19,7 @@ from sagehen.base.errors import SagehenError
 from sagehen.base.pickled_settings import pickle_settings, with_values
 from sagehen.frame.nodes import Resources
 from sagehen.placement.ray_app import RayClient
-from sagehen.placement.ray_messages import RayNode, RayNodeList, RayOrders, Reservation
+from sagehen.placement.ray_messages import RayNode, RayNodeList, RayOrders, RayReservation
 from sagehen.placement.records import NodeRecord
 
 __all__ = ["RaySource"]
@@ -51,7 +51,7 @@ class RaySource:
         self._wanted = wanted
         self._clock = clock
         self._first_seen: dict[str, float] = {}
-        self._reserved: tuple[Reservation, ...] | None = None
+        self._reserved: tuple[RayReservation, ...] | None = None
         self._repeat_at = 0.0
         self._is_away = False
         self.own: RayNode | None = None
@@ -94,7 +94,7 @@ class RaySource:
         doubled = tuple(node.ray_id for node in nodes if node.ray_id in servers and node.addresses)
         ray_ids = {record.node_id: record.ray_id for record in records}
         reservations = tuple(
-            Reservation(key=key, resources=needed, ray_id=ray_ids.get(node_id, ""))
+            RayReservation(key=key, resources=needed, ray_id=ray_ids.get(node_id, ""))
             for key, needed, node_id in self._wanted()
         )
         is_new = reservations != self._reserved or now >= self._repeat_at
@@ -121,6 +121,7 @@ class RaySource:
             resources=node.resources,
             ray_id=node.ray_id,
             seen_at=self._clock.now(),
+            version=addresses.version,
         )
 
     def _make(self, node: RayNode) -> bytes:
@@ -150,7 +151,11 @@ def _differs(row: NodeRecord | None, found: NodeRecord) -> bool:
     if row is None:
         return True
     same = msgspec.structs.replace(
-        found, is_draining=row.is_draining, epoch=row.epoch, seen_at=row.seen_at
+        found,
+        is_draining=row.is_draining,
+        is_leaving=row.is_leaving,
+        epoch=row.epoch,
+        seen_at=row.seen_at,
     )
     return same != row
 

@@ -1,6 +1,8 @@
-"""Assembles control's parts for messaging and for inference services."""
+"""Assembles control's parts for messaging, inference services and transform jobs."""
 
+import os
 import random
+import sys
 import uuid
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
@@ -61,7 +63,7 @@ from sagehen.state.group_commit import GroupCommit
 from sagehen.state.leadership import Leadership
 from sagehen.state.shared_secrets import share_secret
 
-__all__ = ["AlarmParts", "Inference", "Notices"]
+__all__ = ["AlarmParts", "Inference", "Notices", "runner_command"]
 
 
 class AlarmParts:
@@ -227,3 +229,9 @@ class _TrainingJobs:
         record = training_jobs.get_for_update(connection, name)
         if record is not None and record.job_id == job_id:
             stop_training_job_row(connection, record, self._arns, SYSTEM.now())
+
+
+def runner_command() -> list[str]:
+    """Returns the command of a transform job's runner."""
+    program = "sagehen.app.roles.transform_runner"
+    return [sys.executable, "-m", program, f"--parent={os.getpid()}"]

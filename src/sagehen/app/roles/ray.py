@@ -51,7 +51,9 @@ async def _main(start: Start) -> None:
         if address.startswith(LOCAL):
             address = start_local_cluster(int(address.removeprefix(LOCAL)))
             host = address.rpartition(":")[0]
-        own = None if host == "127.0.0.1" else host
+        # By itself Ray takes the address of the route to the Internet.
+        is_unknown = address == "auto" and settings.cluster_host is None
+        own = None if host == "127.0.0.1" or is_unknown else host
         nodes = RayNodes(address, namespace_of(home), home.path, own)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise SettingError(f"The Ray cluster {settings.cluster} cannot be used: {error}") from error

@@ -15,7 +15,7 @@ from sagehen.apply.client import Destination
 from sagehen.apply.hidden import is_equal, masked_outputs
 from sagehen.apply.resources import KINDS, ResourceKind
 from sagehen.apply.stack import StackContent, StackResource
-from sagehen.apply.template.functions import FunctionScope, evaluate, evaluate_conditions
+from sagehen.apply.template.functions import TemplateScope, evaluate, evaluate_conditions
 from sagehen.apply.template.parameters import Secret, Value, parameter_values, text_of
 from sagehen.apply.template.references import check_references, in_order, needs
 from sagehen.apply.template.template import ResourceSource, Template
@@ -95,9 +95,9 @@ class Resolver:
         parameters = parameter_values(template.parameters, assignments)
         self._secrets = _secrets(template, parameters)
         pseudo = _pseudo(stack, destination)
-        scope = FunctionScope({**parameters, **pseudo}, template.mappings, {}, _no_resource)
+        scope = TemplateScope({**parameters, **pseudo}, template.mappings, {}, _no_resource)
         self._conditions = evaluate_conditions(template.conditions, scope)
-        self._scope = FunctionScope(
+        self._scope = TemplateScope(
             scope.parameters, template.mappings, self._conditions, self._attribute
         )
         self._needs = needs(template, self._conditions)

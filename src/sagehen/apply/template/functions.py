@@ -10,7 +10,7 @@ from typing import Any
 from sagehen.apply.template.parameters import Secret, Value, text_of
 from sagehen.base.errors import Invalid
 
-__all__ = ["NO_VALUE", "PSEUDO", "FunctionScope", "evaluate", "evaluate_conditions", "is_function"]
+__all__ = ["NO_VALUE", "PSEUDO", "TemplateScope", "evaluate", "evaluate_conditions", "is_function"]
 
 PSEUDO = (
     "AWS::AccountId",
@@ -39,7 +39,7 @@ Attribute = Callable[[str, str | None], Any]
 
 
 @dataclass(frozen=True)
-class FunctionScope:
+class TemplateScope:
     """The values to which functions refer."""
 
     parameters: Mapping[str, Value]
@@ -57,7 +57,7 @@ def is_function(value: Any, *, in_conditions: bool = False) -> bool:
     return bool(name in names or name.startswith("Fn::"))
 
 
-def evaluate(value: Any, scope: FunctionScope, path: str) -> Any:
+def evaluate(value: Any, scope: TemplateScope, path: str) -> Any:
     """Evaluates all functions; returns NO_VALUE if the value is to be removed.
 
     Raises Invalid, naming `path`, for unknown functions or wrong arguments.
@@ -77,7 +77,7 @@ def evaluate(value: Any, scope: FunctionScope, path: str) -> Any:
     return value
 
 
-def evaluate_conditions(declared: Mapping[str, Any], scope: FunctionScope) -> dict[str, bool]:
+def evaluate_conditions(declared: Mapping[str, Any], scope: TemplateScope) -> dict[str, bool]:
     """Evaluates conditions; raises Invalid if one uses other functions or refers to itself."""
     results: dict[str, bool] = {}
     for name in declared:
@@ -88,7 +88,7 @@ def evaluate_conditions(declared: Mapping[str, Any], scope: FunctionScope) -> di
 def _settle(
     name: str,
     declared: Mapping[str, Any],
-    scope: FunctionScope,
+    scope: TemplateScope,
     results: dict[str, bool],
     within: tuple[str, ...],
 ) -> bool:
@@ -106,7 +106,7 @@ def _settle(
     return results[name]
 
 
-def _holds(value: Any, scope: FunctionScope, path: str, settle: Callable[[str], bool]) -> bool:
+def _holds(value: Any, scope: TemplateScope, path: str, settle: Callable[[str], bool]) -> bool:
     if is_function(value, in_conditions=True):
         ((name, argument),) = value.items()
         if name == "Condition" and isinstance(argument, str):
@@ -135,7 +135,7 @@ def _plain(value: Any) -> Any:
     return value if text is None else text
 
 
-def _call(value: dict[str, Any], scope: FunctionScope, path: str) -> Any:
+def _call(value: dict[str, Any], scope: TemplateScope, path: str) -> Any:
     ((name, argument),) = value.items()
     function = _FUNCTIONS.get(name)
     if function is None:
@@ -146,7 +146,7 @@ def _call(value: dict[str, Any], scope: FunctionScope, path: str) -> Any:
     return function(argument, scope, path)
 
 
-def _ref(argument: Any, scope: FunctionScope, path: str) -> Any:
+def _ref(argument: Any, scope: TemplateScope, path: str) -> Any:
     if not isinstance(argument, str):
         raise Invalid(f"Template error: every Ref object must have a single String value. ({path})")
     if argument == "AWS::NoValue":
@@ -156,7 +156,7 @@ def _ref(argument: Any, scope: FunctionScope, path: str) -> Any:
     return scope.attribute(argument, None)
 
 
-def _get_att(argument: Any, scope: FunctionScope, path: str) -> Any:
+def _get_att(argument: Any, scope: TemplateScope, path: str) -> Any:
     parts = argument.split(".", 1) if isinstance(argument, str) else argument
     if not isinstance(parts, list) or len(parts) != 2 or not isinstance(parts[0], str):
         raise Invalid(
@@ -166,7 +166,7 @@ def _get_att(argument: Any, scope: FunctionScope, path: str) -> Any:
     return scope.attribute(parts[0], _text("Fn::GetAtt", parts[1], scope, path))
 
 
-def _sub(argument: Any, scope: FunctionScope, path: str) -> str:
+def _sub(argument: Any, scope: TemplateScope, path: str) -> str:
     template, values = argument if _is_pair(argument) else (argument, {})
     if not isinstance(template, str) or not isinstance(values, dict):
         raise Invalid(
@@ -204,7 +204,7 @@ def _is_pair(argument: Any) -> bool:
     return isinstance(argument, list) and len(argument) == 2
 
 
-def _join(argument: Any, scope: FunctionScope, path: str) -> str:
+def _join(argument: Any, scope: TemplateScope, path: str) -> str:
     separator, items = _arguments("Fn::Join", argument, 2, path)
     values = _list("Fn::Join", items, scope, path)
     if not isinstance(separator, str):
@@ -214,7 +214,7 @@ def _join(argument: Any, scope: FunctionScope, path: str) -> str:
     return _made_of(texts, separator.join(texts))
 
 
-def _select(argument: Any, scope: FunctionScope, path: str) -> Any:
+def _select(argument: Any, scope: TemplateScope, path: str) -> Any:
     index, items = _arguments("Fn::Select", argument, 2, path)
     number = _text("Fn::Select", index, scope, path)
     values = _list("Fn::Select", items, scope, path)
@@ -225,7 +225,7 @@ def _select(argument: Any, scope: FunctionScope, path: str) -> Any:
     return values[int(number)]
 
 
-def _split(argument: Any, scope: FunctionScope, path: str) -> list[str]:
+def _split(argument: Any, scope: TemplateScope, path: str) -> list[str]:
     separator, source = _arguments("Fn::Split", argument, 2, path)
     if not isinstance(separator, str) or not separator:
         raise Invalid(f"Template error: the delimiter of Fn::Split must be a string ({path}).")
@@ -233,14 +233,14 @@ def _split(argument: Any, scope: FunctionScope, path: str) -> list[str]:
     return [_made_of([text], part) for part in text.split(separator)]
 
 
-def _if(argument: Any, scope: FunctionScope, path: str) -> Any:
+def _if(argument: Any, scope: TemplateScope, path: str) -> Any:
     name, when, otherwise = _arguments("Fn::If", argument, 3, path)
     if not isinstance(name, str) or name not in scope.conditions:
         raise Invalid(f"Template error: unresolved condition dependency {name} in Fn::If ({path})")
     return evaluate(when if scope.conditions[name] else otherwise, scope, path)
 
 
-def _find_in_map(argument: Any, scope: FunctionScope, path: str) -> Any:
+def _find_in_map(argument: Any, scope: TemplateScope, path: str) -> Any:
     keys = [
         _text("Fn::FindInMap", key, scope, path)
         for key in _arguments("Fn::FindInMap", argument, 3, path)
@@ -253,7 +253,7 @@ def _find_in_map(argument: Any, scope: FunctionScope, path: str) -> Any:
     return level
 
 
-def _base64(argument: Any, scope: FunctionScope, path: str) -> str:
+def _base64(argument: Any, scope: TemplateScope, path: str) -> str:
     text = _text("Fn::Base64", argument, scope, path)
     return _made_of([text], base64.b64encode(text.encode()).decode())
 
@@ -266,21 +266,21 @@ def _arguments(name: str, argument: Any, count: int, path: str) -> list[Any]:
     return argument
 
 
-def _list(name: str, value: Any, scope: FunctionScope, path: str) -> list[Any]:
+def _list(name: str, value: Any, scope: TemplateScope, path: str) -> list[Any]:
     result = evaluate(value, scope, path)
     if not isinstance(result, list):
         raise Invalid(f"Template error: {name} needs a list of strings ({path})")
     return result
 
 
-def _text(name: str, value: Any, scope: FunctionScope, path: str) -> str:
+def _text(name: str, value: Any, scope: TemplateScope, path: str) -> str:
     text = text_of(evaluate(value, scope, path))
     if text is None:
         raise Invalid(f"Template error: {name} needs a string, but has another type ({path})")
     return text
 
 
-_FUNCTIONS: dict[str, Callable[[Any, FunctionScope, str], Any]] = {
+_FUNCTIONS: dict[str, Callable[[Any, TemplateScope, str], Any]] = {
     "Ref": _ref,
     "Fn::GetAtt": _get_att,
     "Fn::Sub": _sub,

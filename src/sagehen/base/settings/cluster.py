@@ -25,8 +25,17 @@ class ClusterSettings(Section):
     )
     cluster_host: str | None = Field(
         None,
-        description="The address at which other machines of the cluster reach this one; default: "
-        "`host`, or this machine's own address where `host` is none.",
+        description="The address of this machine at which others of the cluster reach it; default: "
+        "`host`, or, where that is 127.0.0.1 or 0.0.0.0, the address of the route to the head of "
+        "Ray or to the database.",
+    )
+    cluster_port: int | None = Field(
+        None,
+        ge=1,
+        le=65533,
+        description="The first of three ports at `cluster_host` that other machines of the cluster "
+        "reach: for the agent, for requests between gateways, and for nodes without a control. The "
+        "same on all machines; default: free ports, which are others after each start.",
     )
     cluster_cpus: float | None = Field(
         None,
@@ -42,6 +51,12 @@ class ClusterSettings(Section):
         ge=30,
         description="How long the instances of endpoints on a node serve without any control; then "
         "they stop. Jobs stop after 8 seconds.",
+    )
+    cluster_leave_seconds: float = Field(
+        60,
+        ge=0,
+        description="How long a node that is stopped waits until the instances of endpoints that "
+        "run there serve on other nodes; 0: it does not wait.",
     )
     cluster_capacity_wait_seconds: float = Field(
         900,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from sagehen.containers.modelserver.serving.body_budget import Reservation
+from sagehen.containers.modelserver.serving.body_budget import BodyReservation
 from sagehen.containers.modelserver.serving.streaming import AnswerStream
 
 __all__ = [
@@ -80,7 +80,7 @@ class ModelRequest:
         self.body = body
         self.answer: ModelAnswer | None = None
         self.abandoned = False  # client disconnected
-        self.reservation: Reservation | None = None  # only for large bodies
+        self.reservation: BodyReservation | None = None  # only for large bodies
         self.counter: RequestCounter | None = None
         self._on_answer = on_answer
 

@@ -14,7 +14,7 @@ from sagehen.base.errors import Unavailable
 from sagehen.http1.call import call
 from sagehen.http1.pool import Pool
 
-__all__ = ["LeaseReturns", "LeasedModel", "LoadFailure", "ModelLeases", "ModelWaiter"]
+__all__ = ["LeaseReturns", "LeasedModel", "ModelLeases", "ModelLoadFailure", "ModelWaiter"]
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class LeasedModel(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class LoadFailure:
+class ModelLoadFailure:
     """The agent's status and message."""
 
     status: int
@@ -89,7 +89,7 @@ class ModelWaiter(Protocol):
 
     def model_loaded(self, model: LeasedModel) -> None: ...
 
-    def model_failed(self, failure: LoadFailure) -> None: ...
+    def model_failed(self, failure: ModelLoadFailure) -> None: ...
 
 
 _Key = tuple[str, str]
@@ -212,19 +212,19 @@ class ModelLeases:
             "short_of_memory": short_of_memory,
         }
         body = msgspec.json.encode(request)
-        outcome: LeasedModel | LoadFailure
+        outcome: LeasedModel | ModelLoadFailure
         try:
             answer = await call(
                 self._agent, "POST", path, body, wait_seconds + ANSWER_SLACK_SECONDS
             )
             outcome = _outcome(answer.status, answer.body)
         except (Unavailable, msgspec.DecodeError) as error:
-            outcome = LoadFailure(503, f"The agent of the instance does not answer: {error}")
+            outcome = ModelLoadFailure(503, f"The agent of the instance does not answer: {error}")
         self._finish(key, outcome)
 
-    def _finish(self, key: _Key, outcome: LeasedModel | LoadFailure) -> None:
+    def _finish(self, key: _Key, outcome: LeasedModel | ModelLoadFailure) -> None:
         waiting = self._waiting.pop(key)
-        if isinstance(outcome, LoadFailure):
+        if isinstance(outcome, ModelLoadFailure):
             for waiter in waiting:
                 waiter.model_failed(outcome)
             return
@@ -264,7 +264,7 @@ class ModelLeases:
         used.add(name)
 
 
-def _outcome(status: int, answer: bytes) -> LeasedModel | LoadFailure:
+def _outcome(status: int, answer: bytes) -> LeasedModel | ModelLoadFailure:
     if status == 200:
         return msgspec.json.decode(answer, type=LeasedModel)
-    return LoadFailure(status, msgspec.json.decode(answer, type=_Failure).message)
+    return ModelLoadFailure(status, msgspec.json.decode(answer, type=_Failure).message)

@@ -5,7 +5,7 @@ from sagehen.gateway.client.limits import Limit
 from sagehen.gateway.container.answer import ContainerAnswer
 from sagehen.gateway.invocation.context import InvocationCallbacks, InvocationContext
 from sagehen.gateway.metrics.request_metrics import RequestMetrics
-from sagehen.gateway.multimodel.model_leases import LeasedModel, LoadFailure
+from sagehen.gateway.multimodel.model_leases import LeasedModel, ModelLoadFailure
 from sagehen.gateway.routing.instance import RoutedInstance
 from sagehen.wire.errors import AwsError
 
@@ -122,7 +122,7 @@ class ModelWait:
         self._short_of_memory = False
         self._owner.model_ready(model.model_name)
 
-    def model_failed(self, failure: LoadFailure) -> None:
+    def model_failed(self, failure: ModelLoadFailure) -> None:
         self._end()
         if failure.status == 429 and self._may_wait_on():
             # The first waiter had less time than this request has.

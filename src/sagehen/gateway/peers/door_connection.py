@@ -11,8 +11,8 @@ from sagehen.gateway.peers.door_invocation import DoorInvocation
 from sagehen.gateway.peers.messages import (
     CLUSTER_VERSION,
     Failure,
+    PeerRequestHead,
     PeerRoute,
-    RequestHead,
     decode_head,
     decode_route,
     encode_failure,
@@ -265,7 +265,7 @@ class DoorConnection(FrameStream):
             return None
         return invocation
 
-    def _make(self, head: RequestHead, lines: bytes = b"") -> DoorInvocation | None:
+    def _make(self, head: PeerRequestHead, lines: bytes = b"") -> DoorInvocation | None:
         """Returns None if this node has no instance for it. Raises LinkError."""
         route = self._routes.get(head.route)
         if route is None:

@@ -11,8 +11,8 @@ from sagehen.wire.errors import AwsError
 __all__ = [
     "CLUSTER_VERSION",
     "Failure",
+    "PeerRequestHead",
     "PeerRoute",
-    "RequestHead",
     "decode_failure",
     "decode_head",
     "decode_route",
@@ -37,7 +37,7 @@ class PeerRoute(msgspec.Struct, frozen=True, omit_defaults=True):
     shadow: bool = False
 
 
-class RequestHead(NamedTuple):
+class PeerRequestHead(NamedTuple):
     """Names the instances that a request, or a reservation, may use."""
 
     route: int
@@ -81,11 +81,11 @@ def encode_head(
     )
 
 
-def decode_head(head: bytes) -> RequestHead:
+def decode_head(head: bytes) -> PeerRequestHead:
     """Raises LinkError."""
     try:
         route, reservation, age, instance_id, model = head.split(b" ", 4)
-        return RequestHead(
+        return PeerRequestHead(
             int(route),
             int(reservation),
             int(age),

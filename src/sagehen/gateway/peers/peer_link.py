@@ -72,9 +72,7 @@ class PeerCall(LinkCall):
     # Called by the stream
 
     def breaks(self, not_begun: bool) -> None:
-        # A node begins with a whole body only.
-        body = self._request_body
-        super().breaks(not_begun or (body is not None and not body.is_done))
+        super().breaks(not_begun or not self.is_sent)
 
     def refused(self) -> None:
         """The node had no free slot."""

@@ -33,7 +33,7 @@ from sagehen.services.autoscaling.resources import (
     Alarms,
     Capacity,
     PutEvent,
-    Resources,
+    ScalableResources,
     ScalingEvent,
 )
 from sagehen.wire.errors import AwsError
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 class Autoscaler:
     """Scales resources. Every method works in its caller's transaction."""
 
-    def __init__(self, resources: Resources, alarms: Alarms, put_event: PutEvent) -> None:
+    def __init__(self, resources: ScalableResources, alarms: Alarms, put_event: PutEvent) -> None:
         self.resources = resources
         self.alarms = alarms
         self._put_event = put_event

@@ -10,7 +10,7 @@ __all__ = [
     "Alarms",
     "Capacity",
     "PutEvent",
-    "Resources",
+    "ScalableResources",
     "ScalingEvent",
 ]
 
@@ -34,7 +34,7 @@ class Capacity(NamedTuple):
     """changes when other instances take over, as by UpdateEndpoint"""
 
 
-class Resources(Protocol):
+class ScalableResources(Protocol):
     """The resources that can be scaled."""
 
     def capacity(self, connection: Connection, resource_id: str, dimension: str) -> Capacity | None:

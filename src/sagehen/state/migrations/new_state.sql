@@ -551,7 +551,7 @@ CREATE TABLE nodes (
 	is_draining BOOLEAN NOT NULL, 
 	ray_id VARCHAR(64) NOT NULL, 
 	epoch BIGINT NOT NULL, 
-	seen_at DOUBLE NOT NULL, 
+	seen_at DOUBLE NOT NULL, is_leaving BOOLEAN DEFAULT 0 NOT NULL, version VARCHAR(40) DEFAULT '' NOT NULL, 
 	CONSTRAINT pk_nodes PRIMARY KEY (node_id)
 );
 CREATE TABLE cluster (
@@ -564,4 +564,9 @@ CREATE TABLE shared_secrets (
 	value BLOB NOT NULL, 
 	CONSTRAINT pk_shared_secrets PRIMARY KEY (name)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0018');
+CREATE TABLE compatibility (
+	id INTEGER NOT NULL, 
+	oldest_revision VARCHAR(32) NOT NULL, 
+	CONSTRAINT pk_compatibility PRIMARY KEY (id)
+);
+INSERT INTO alembic_version (version_num) VALUES ('0022');

@@ -42,6 +42,17 @@ async def test_not_healthy_without_the_state(tmp_path, server: Server) -> None:
     assert "unable to open" in answer.json["state"]
 
 
+async def test_a_path_says_so_when_the_state_is_away(tmp_path, server: Server) -> None:
+    nowhere = Database(f"sqlite:///{tmp_path / 'no' / 'state.db'}")
+    server.app = OwnPaths(Observations(SYSTEM), nowhere, server.agent).app
+
+    answer = await server.ask("GET", "/_sagehen/status")
+
+    assert answer.status == 503
+    message = "The state cannot be reached now: unable to open database file"
+    assert answer.json == {"message": message}
+
+
 async def test_what_gateways_report_is_exposed(server: Server) -> None:
     server.add(endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1)))
 

@@ -7,9 +7,11 @@ import pytest
 
 from sagehen.app.backup import restore_backup, take_backup
 from sagehen.base.errors import BackupError
+from sagehen.placement import store
 from sagehen.state import leader_row
 from sagehen.state.database import Database
 from support.backups import LARGE, check, opened, put
+from support.node_agents import node_record
 from support.state import settings_of
 
 
@@ -32,6 +34,8 @@ def test_a_state_in_postgresql(short_path: Path, postgres_url: str) -> None:
         led = Database(urls[0])
         with led.write() as connection:
             assert leader_row.take(connection, "h", "s", 60, is_heir=False, wait_seconds=1) == 1
+            store.put(connection, node_record("a"))
+            store.authority_of(connection, "certificate")
         led.close()
         made = take_backup(settings_of(home, database_url=urls[0]), target)
         assert (made.state, made.objects) == ("postgresql", 5)
@@ -45,6 +49,10 @@ def test_a_state_in_postgresql(short_path: Path, postgres_url: str) -> None:
     restored = Database(urls[1])
     with restored.read() as connection:
         look = leader_row.look_at(connection)
+        # Its nodes may be those of a cluster that still runs.
+        assert store.list_nodes(connection) == []
+    with restored.write() as connection:
+        assert store.authority_of(connection, "another") == "another"
     restored.close()
     assert look is not None
     assert (look.holder, look.epoch, look.seconds < 0) == ("", 1_000_001, True)

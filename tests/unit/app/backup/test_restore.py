@@ -16,8 +16,11 @@ from sagehen.app.backup import restore as restoring
 from sagehen.app.backup import restore_backup, take_backup
 from sagehen.base.errors import BackupError, HomeError, StateError
 from sagehen.base.home import locked, prepare_home
+from sagehen.placement import store
+from sagehen.state.database import Database
 from sagehen.state.leases import LeaseLock
 from support.backups import LARGE, check, contents, opened, put, read
+from support.node_agents import node_record
 from support.state import settings_of
 
 
@@ -36,6 +39,24 @@ def test_what_was_backed_up_comes_back(home: Path, target: Path) -> None:
         assert (new / name).read_bytes() == (home / name).read_bytes()
     assert [path for path in new.glob("*") if path.stat().st_mode & 0o077] == []
     assert not (new / ".restoring").exists()
+
+
+def test_a_restored_state_belongs_to_no_cluster(home: Path, target: Path) -> None:
+    """Its nodes may be those of a cluster that still runs."""
+    database = Database(settings_of(home).state_url)
+    with database.write() as connection:
+        store.put(connection, node_record("a"))
+        store.authority_of(connection, "certificate")
+    database.close()
+    take_backup(settings_of(home), target)
+    new = home.with_name("new")
+    restore_backup(settings_of(new), target)
+    check(new)
+    database = Database(settings_of(new).state_url)
+    with database.write() as connection:
+        assert store.list_nodes(connection) == []
+        assert store.authority_of(connection, "another") == "another"
+    database.close()
 
 
 def test_a_backup_survives_what_happens_to_the_home(home: Path, target: Path) -> None:

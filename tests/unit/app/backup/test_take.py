@@ -6,11 +6,14 @@ import shutil
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sagehen.app.backup import restore_backup, take_backup
 from sagehen.app.backup import take as taking
+from sagehen.app.cluster import NodeAddresses
 from sagehen.base.errors import BackupError, StateError
+from sagehen.base.home import Home
 from sagehen.services.s3.storage.records import Attributes
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.state import pairing as removals
@@ -55,6 +58,18 @@ def test_a_disk_error_is_said_with_its_file_if_it_has_one(
     monkeypatch.setattr(taking, "_take", fail)
     with pytest.raises(BackupError, match=f"cannot be written: {reason}. The partial backup is in"):
         take_backup(settings_of(home), target)
+
+
+def test_a_node_without_a_control_has_nothing_to_back_up(home: Path, target: Path) -> None:
+    place = Home(home)
+    place.cluster.mkdir()
+    addresses = NodeAddresses(node_id="a", agent="h:1", peer="h:2", gateway="h:3", control="h:4")
+    file = place.cluster / "addresses.json"
+    file.write_bytes(msgspec.json.encode(msgspec.structs.replace(addresses, control="")))
+    with pytest.raises(BackupError, match="node without a control"):
+        take_backup(settings_of(home), target)
+    file.write_bytes(msgspec.json.encode(addresses))
+    take_backup(settings_of(home), target)
 
 
 def test_where_a_backup_cannot_be(home: Path, target: Path) -> None:

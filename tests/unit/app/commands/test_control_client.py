@@ -60,7 +60,8 @@ def test_older_servers_have_no_token(home: Home, received: Received) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(400, Invalid), (403, Invalid), (404, NotFound), (409, Conflict)]
+    ("status", "error"),
+    [(400, Invalid), (403, Invalid), (404, NotFound), (409, Conflict), (503, Unavailable)],
 )
 def test_errors_keep_their_message(home: Home, status: int, error: type[SagehenError]) -> None:
     with pytest.raises(error, match=r"^The reason\.$"):

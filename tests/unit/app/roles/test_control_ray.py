@@ -12,7 +12,7 @@ from sagehen.base.credentials import make_credentials, make_token
 from sagehen.base.errors import Unavailable
 from sagehen.base.home import prepare_home
 from sagehen.frame.nodes import Resources
-from sagehen.placement.ray_messages import RayNode, RayNodeList, Reservation
+from sagehen.placement.ray_messages import RayNode, RayNodeList, RayReservation
 from support.clock import SteppedClock
 from support.node_agents import LARGE, node_record
 from support.state import settings_of
@@ -110,8 +110,8 @@ async def test_what_runs_or_waits_is_reserved_and_repeated_now_and_then(source, 
     wanted += [("i-1", NEEDED, "server"), ("i-2", NEEDED, "")]
     await source.update([SERVER])
     assert ray.orders[-1].reservations == (
-        Reservation(key="i-1", resources=NEEDED, ray_id="own"),
-        Reservation(key="i-2", resources=NEEDED),
+        RayReservation(key="i-1", resources=NEEDED, ray_id="own"),
+        RayReservation(key="i-2", resources=NEEDED),
     )
     count = len(ray.orders)
     await source.update([SERVER])

@@ -34,7 +34,7 @@ from sagehen.gateway.invocation.phases import (
 )
 from sagehen.gateway.invocation.streamed import StreamedInvocation
 from sagehen.gateway.metrics.counters import Counters
-from sagehen.gateway.multimodel.model_leases import LeasedModel, LoadFailure
+from sagehen.gateway.multimodel.model_leases import LeasedModel, ModelLoadFailure
 from sagehen.gateway.routing.endpoint import Endpoint, Variant
 from sagehen.gateway.routing.inflight import ROW_BYTES, InflightTable
 from sagehen.gateway.routing.instance import RoutedInstance, Stage
@@ -166,14 +166,14 @@ class FakeModels:
             for hit in (True, False):
                 yield partial(self._loaded, key, LeasedModel("name", hit=hit))
             for status in (400, 424, 429, 503, 507):
-                yield partial(self._failed, key, LoadFailure(status, "No."))
+                yield partial(self._failed, key, ModelLoadFailure(status, "No."))
 
     def _loaded(self, key: tuple[str, str], model: LeasedModel) -> None:
         self.names.add(key)
         for waiter in self.loading.pop(key):
             waiter.model_loaded(model)
 
-    def _failed(self, key: tuple[str, str], failure: LoadFailure) -> None:
+    def _failed(self, key: tuple[str, str], failure: ModelLoadFailure) -> None:
         for waiter in self.loading.pop(key):
             waiter.model_failed(failure)
 

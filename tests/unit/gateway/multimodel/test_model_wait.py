@@ -8,7 +8,7 @@ import pytest
 from sagehen.gateway.client.limits import Limit, no_hits
 from sagehen.gateway.metrics.counters import VariantCounters
 from sagehen.gateway.metrics.request_metrics import RequestMetrics
-from sagehen.gateway.multimodel.model_leases import LeasedModel, LoadFailure
+from sagehen.gateway.multimodel.model_leases import LeasedModel, ModelLoadFailure
 from sagehen.gateway.multimodel.model_wait import MAX_LOADS, MAX_MISSES, ModelWait
 from support.clock import HandClock
 
@@ -125,7 +125,7 @@ def test_what_another_gateway_loaded_is_a_hit_without_a_wait(world):
 def test_a_failed_load_is_counted_once_however_it_ends(world, status, calls):
     world.wait.begin(INSTANCE)
     world.clock.seconds = 1.0
-    world.wait.model_failed(LoadFailure(status, "No."))
+    world.wait.model_failed(ModelLoadFailure(status, "No."))
     world.wait.release()
     assert (world.owner.calls, world.waits) == (calls, (1, 1_000_000))
     assert world.models.cancelled == 0
@@ -139,7 +139,7 @@ def test_a_busy_agent_is_not_asked_for_ever(world, why):
     if why == "no time":
         world.clock.seconds = 59.5
     for _ in range(1 if why == "no time" else MAX_LOADS):
-        world.wait.model_failed(LoadFailure(429, "Busy."))
+        world.wait.model_failed(ModelLoadFailure(429, "Busy."))
     assert world.owner.calls == [("ModelNotReadyException", "Busy.")]
     assert world.hits[Limit.LOADING] == 1
     assert len(world.models.loads) == (1 if why == "no time" else MAX_LOADS)

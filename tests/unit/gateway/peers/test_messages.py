@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from sagehen.gateway.peers.messages import (
     Failure,
+    PeerRequestHead,
     PeerRoute,
-    RequestHead,
     decode_failure,
     decode_head,
     decode_route,
@@ -25,7 +25,7 @@ def test_a_head_comes_across(route, reservation, age, instance, model):
     head = encode_head(route, reservation, age / 1e6, instance, model)
     assert b"\n" not in head
     read = decode_head(head)
-    assert read == RequestHead(route, reservation, read.age_microseconds, instance, model)
+    assert read == PeerRequestHead(route, reservation, read.age_microseconds, instance, model)
     assert abs(read.age_microseconds - age) <= 1
 
 

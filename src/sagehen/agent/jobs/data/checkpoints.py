@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from sagehen.agent.jobs.data.downloads import download
-from sagehen.agent.jobs.data.inputs import InputObject, list_below
+from sagehen.agent.jobs.data.inputs import InputFile, list_below
 from sagehen.agent.jobs.data.store_writes import (
     PIECE_BYTES,
     check_key,
@@ -155,13 +155,13 @@ class Checkpoints:
             complete = self._snapshots[-1 if killed_by == signal.SIGKILL else 0]
         await self._transfers.run_with_retries(partial(self._sync, last=True, complete=complete))
 
-    def _list_stored(self) -> list[InputObject]:
+    def _list_stored(self) -> list[InputFile]:
         try:
             return list_below(self._transfers.objects, self._location, self._transfers.check)
         except NoSuchBucket as error:
             raise JobFailed(download_failed("NoSuchBucket", self._location.url)) from error
 
-    def _set_times(self, objects: list[InputObject]) -> None:
+    def _set_times(self, objects: list[InputFile]) -> None:
         """Sets times in stored order: scripts take the newest file for the last."""
         for stored in objects:
             os.utime(self._folder / stored.path, (stored.modified_at, stored.modified_at))

@@ -8,7 +8,7 @@ from sagehen.agent.artifacts.folders import remove_tree
 from sagehen.agent.jobs.context import JobContext
 from sagehen.agent.jobs.data.checkpoints import Checkpoints
 from sagehen.agent.jobs.data.downloads import code_location, download, fetch_code
-from sagehen.agent.jobs.data.inputs import InputObject, find_inputs, share
+from sagehen.agent.jobs.data.inputs import InputFile, find_inputs, share
 from sagehen.agent.jobs.data.outputs import JobOutputs
 from sagehen.agent.jobs.data.transfers import DiskFull, Transfers
 from sagehen.agent.jobs.disk import read_disk_space
@@ -48,7 +48,7 @@ class InputData:
                 folder = paths.channel(channel.name)
                 await download(inputs, folder, self._transfers, allowance)
 
-    async def _list_channels(self) -> list[list[InputObject]]:
+    async def _list_channels(self) -> list[list[InputFile]]:
         transfers = self._transfers
         return [
             await transfers.run_with_retries(
@@ -58,8 +58,8 @@ class InputData:
         ]
 
     def _shares(
-        self, paths: HostPaths, channel_objects: Sequence[Sequence[InputObject]]
-    ) -> list[Sequence[InputObject]]:
+        self, paths: HostPaths, channel_objects: Sequence[Sequence[InputFile]]
+    ) -> list[Sequence[InputFile]]:
         host_count = self._spec.instance_count
         return [
             share(inputs, channel, paths.number, host_count)

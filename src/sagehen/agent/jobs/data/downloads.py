@@ -11,7 +11,7 @@ from typing import BinaryIO, cast
 
 from sagehen.agent.artifacts.folders import remove_tree
 from sagehen.agent.artifacts.unpack import unpack
-from sagehen.agent.jobs.data.inputs import InputObject
+from sagehen.agent.jobs.data.inputs import InputFile
 from sagehen.agent.jobs.data.transfers import Transfers
 from sagehen.agent.jobs.disk_allowance import Allowance
 from sagehen.agent.jobs.failures import JobFailed, code_failed, download_failed
@@ -29,7 +29,7 @@ COPY_BYTES = 2**20
 
 
 async def download(
-    inputs: Sequence[InputObject], folder: Path, transfers: Transfers, allowance: Allowance
+    inputs: Sequence[InputFile], folder: Path, transfers: Transfers, allowance: Allowance
 ) -> None:
     """Raises JobFailed (an object is gone, malformed or too large), JobLost or DiskFull."""
     await transfers.for_each(partial(_write_batch, folder, transfers, allowance), _batches(inputs))
@@ -57,8 +57,8 @@ class ChunkReader(io.RawIOBase):
         return count
 
 
-def _batches(inputs: Sequence[InputObject]) -> Iterator[list[InputObject]]:
-    batch: list[InputObject] = []
+def _batches(inputs: Sequence[InputFile]) -> Iterator[list[InputFile]]:
+    batch: list[InputFile] = []
     size = 0
     for item in inputs:
         if batch and (len(batch) == MAX_BATCH_OBJECTS or size + item.size > MAX_BATCH_BYTES):
@@ -71,7 +71,7 @@ def _batches(inputs: Sequence[InputObject]) -> Iterator[list[InputObject]]:
 
 
 def _write_batch(
-    folder: Path, transfers: Transfers, allowance: Allowance, inputs: Sequence[InputObject]
+    folder: Path, transfers: Transfers, allowance: Allowance, inputs: Sequence[InputFile]
 ) -> None:
     for item in inputs:
         path = folder / item.path
@@ -88,7 +88,7 @@ def _write_batch(
             ) from error
 
 
-def _write(item: InputObject, path: Path, transfers: Transfers, allowance: Allowance) -> None:
+def _write(item: InputFile, path: Path, transfers: Transfers, allowance: Allowance) -> None:
     location = item.location
     with (
         allowance.charge() as charge,

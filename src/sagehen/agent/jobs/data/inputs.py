@@ -18,7 +18,7 @@ from sagehen.services.s3.storage import ObjectStore
 from sagehen.services.s3.storage.errors import NoSuchBucket, NoSuchKey
 from sagehen.services.s3.storage.records import ListingQuery, ObjectInfo
 
-__all__ = ["InputObject", "find_inputs", "list_below", "read_manifest", "share"]
+__all__ = ["InputFile", "find_inputs", "list_below", "read_manifest", "share"]
 
 MAX_MANIFEST_BYTES = 64 * 2**20
 
@@ -63,7 +63,7 @@ OBJECTS_PER_PAGE = 1000
 GZIP_SUFFIX = ".gz"
 
 
-class InputObject(msgspec.Struct, frozen=True, kw_only=True):
+class InputFile(msgspec.Struct, frozen=True, kw_only=True):
     """One object that becomes a file."""
 
     location: Location
@@ -77,7 +77,7 @@ class InputObject(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_inputs(
     objects: ObjectStore, channel: ChannelSpec, check: Callable[[], None]
-) -> list[InputObject]:
+) -> list[InputFile]:
     """Lists a channel's objects, ordered by key. Blocks.
 
     Args:
@@ -113,7 +113,7 @@ def find_inputs(
 
 def list_below(
     objects: ObjectStore, folder: Location, check: Callable[[], None]
-) -> list[InputObject]:
+) -> list[InputFile]:
     """Lists the objects below a folder, if any. Blocks.
 
     Raises:
@@ -125,8 +125,8 @@ def list_below(
 
 
 def share(
-    inputs: Sequence[InputObject], channel: ChannelSpec, number: int, hosts: int
-) -> Sequence[InputObject]:
+    inputs: Sequence[InputFile], channel: ChannelSpec, number: int, hosts: int
+) -> Sequence[InputFile]:
     """Returns the inputs of one host; `number` counts from 1."""
     if channel.distribution != "ShardedByS3Key" or hosts == 1:
         return inputs
@@ -189,7 +189,7 @@ def _bounded(
         yield entry
 
 
-def _to_input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
+def _to_input(info: ObjectInfo, path: str, gunzip: bool) -> InputFile:
     try:
         parts = check_name(path)
     except ArtifactRejected as error:
@@ -198,7 +198,7 @@ def _to_input(info: ObjectInfo, path: str, gunzip: bool) -> InputObject:
         raise JobFailed(_invalid_key(info.key, "It is not a valid file path."))
     if gunzip:
         path = path.removesuffix(GZIP_SUFFIX)
-    return InputObject(
+    return InputFile(
         location=Location(info.bucket, info.key),
         size=info.size,
         modified_at=info.modified_at,
@@ -223,7 +223,7 @@ def _without_leftovers(
     return sorted(remaining, key=lambda entry: entry[0].key)
 
 
-def _reject_collisions(inputs: Sequence[InputObject]) -> None:
+def _reject_collisions(inputs: Sequence[InputFile]) -> None:
     """Rejects two objects of one path, or a file where a folder is needed."""
     files: dict[str, str] = {}
     for item in inputs:

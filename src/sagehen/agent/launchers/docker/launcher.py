@@ -17,7 +17,7 @@ from sagehen.agent.errors import CannotStart, EngineError, EngineNotFound
 from sagehen.agent.instances.container_log import ContainerLog
 from sagehen.agent.launchers.docker.container import DockerContainer
 from sagehen.agent.launchers.docker.leftovers import (
-    Ownership,
+    ContainerOwnership,
     read_ownership,
     remove_leftovers,
 )
@@ -72,7 +72,7 @@ def _is_text(rule: object) -> bool:
 @dataclass(frozen=True)
 class _Connection:
     engine: "Engine"
-    ownership: Ownership
+    ownership: ContainerOwnership
 
 
 class DockerLauncher:

@@ -22,7 +22,7 @@ __all__ = [
     "AGENT_LABEL",
     "HOME_LABEL",
     "PATH_LABEL",
-    "Ownership",
+    "ContainerOwnership",
     "read_ownership",
     "remove_leftovers",
 ]
@@ -36,7 +36,7 @@ AGENT_LABEL = "sagehen.agent"
 
 
 @dataclass(frozen=True)
-class Ownership:
+class ContainerOwnership:
     """Identifies the home that containers belong to."""
 
     home_id: str
@@ -61,7 +61,7 @@ class Ownership:
         )
 
 
-def read_ownership(home: Home) -> Ownership:
+def read_ownership(home: Home) -> ContainerOwnership:
     """Reads the home's id, or makes one. Raises OSError."""
     try:
         home_id = home.docker_id.read_text().strip()
@@ -70,10 +70,10 @@ def read_ownership(home: Home) -> Ownership:
     if not home_id:
         home_id = secrets.token_hex(6)
         home.docker_id.write_text(home_id)
-    return Ownership(home_id, str(home.path.resolve()), secrets.token_hex(8))
+    return ContainerOwnership(home_id, str(home.path.resolve()), secrets.token_hex(8))
 
 
-def remove_leftovers(engine: "Engine", ownership: Ownership) -> None:
+def remove_leftovers(engine: "Engine", ownership: ContainerOwnership) -> None:
     """Blocks. Raises EngineError."""
     label = f"{HOME_LABEL}={ownership.home_id}"
     for container in engine.list_containers(label):

@@ -3,10 +3,10 @@
 from collections import deque
 from collections.abc import Callable
 
-__all__ = ["Reservation", "ServingBodyBudget"]
+__all__ = ["BodyReservation", "ServingBodyBudget"]
 
 
-class Reservation:
+class BodyReservation:
     """Holds memory from when a body's length is known until its request is answered."""
 
     def __init__(
@@ -27,24 +27,24 @@ class ServingBodyBudget:
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
-        self._granted: set[Reservation] = set()
+        self._granted: set[BodyReservation] = set()
         self.reserved_bytes = 0
-        self._waiting: deque[Reservation] = deque()
+        self._waiting: deque[BodyReservation] = deque()
 
     @property
     def waiting(self) -> int:
         return len(self._waiting)
 
-    def reserve(self, size: int, on_grant: Callable[[], None]) -> Reservation:
+    def reserve(self, size: int, on_grant: Callable[[], None]) -> BodyReservation:
         """Calls `on_grant` once memory is granted, unless that is at once."""
-        reservation = Reservation(self, size, on_grant)
+        reservation = BodyReservation(self, size, on_grant)
         if not self._waiting and self._fits(reservation):
             self._grant(reservation)
         else:
             self._waiting.append(reservation)
         return reservation
 
-    def released(self, reservation: Reservation) -> None:
+    def released(self, reservation: BodyReservation) -> None:
         if reservation in self._granted:
             self._granted.remove(reservation)
             self.reserved_bytes -= reservation.size
@@ -55,10 +55,10 @@ class ServingBodyBudget:
             self._grant(first)
             first.on_grant()
 
-    def _fits(self, reservation: Reservation) -> bool:
+    def _fits(self, reservation: BodyReservation) -> bool:
         return not self._granted or self.reserved_bytes + reservation.size <= self.most_bytes
 
-    def _grant(self, reservation: Reservation) -> None:
+    def _grant(self, reservation: BodyReservation) -> None:
         reservation.granted = True
         self._granted.add(reservation)
         self.reserved_bytes += reservation.size

@@ -8,7 +8,7 @@ import logging
 from functools import lru_cache
 
 from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
-from sagehen.containers.modelserver.serving.body_budget import Reservation
+from sagehen.containers.modelserver.serving.body_budget import BodyReservation
 from sagehen.containers.modelserver.serving.responses import (
     answer_too_large,
     body_too_large,
@@ -96,7 +96,7 @@ class ModelExchange(Exchange):
     _answer: ModelAnswer | None = None
     _stream: AnswerStream | None = None
     """begun"""
-    _reservation: Reservation | None = None
+    _reservation: BodyReservation | None = None
     """for a large body, until it is complete"""
     receiving_since: float | None = None
     """The first sweep that saw the present piece of PIECE_BYTES, so that the time in which this

@@ -12,7 +12,7 @@ from sagehen.link.stream import BodySender
 if TYPE_CHECKING:
     from sagehen.containers.modelserver.serving.link_connection import LinkConnection
 
-__all__ = ["LargeAnswer", "StreamedAnswer"]
+__all__ = ["LargeAnswer", "StreamedLinkAnswer"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class LargeAnswer:
         self.sender.stop()
 
 
-class StreamedAnswer(LargeAnswer):
+class StreamedLinkAnswer(LargeAnswer):
     """An answer that a worker is still making."""
 
     def __init__(

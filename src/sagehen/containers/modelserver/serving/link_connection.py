@@ -7,11 +7,11 @@ from pathlib import Path
 
 from sagehen.containers.modelserver.contract import ModelAnswer, ModelRequest
 from sagehen.containers.modelserver.serving.connection import answer_lines
-from sagehen.containers.modelserver.serving.link_answers import LargeAnswer, StreamedAnswer
+from sagehen.containers.modelserver.serving.link_answers import LargeAnswer, StreamedLinkAnswer
 from sagehen.containers.modelserver.serving.link_requests import (
-    KnownHeads,
     LargeRequest,
     LinkRequest,
+    ParsedLinkHeads,
 )
 from sagehen.containers.modelserver.serving.responses import (
     answer_head_too_large,
@@ -92,7 +92,7 @@ class LinkConnection(FrameStream):
         """received whole, and not answered"""
         self._sending: dict[int, LargeAnswer] = {}
         """large answers"""
-        self._known_heads = KnownHeads()
+        self._known_heads = ParsedLinkHeads()
         self._slots = 0
         """as the gateway knows them"""
         self._is_open = False
@@ -289,7 +289,7 @@ class LinkConnection(FrameStream):
         self, request: LinkRequest, answer: ModelAnswer, stream: AnswerStream
     ) -> None:
         number = request.number
-        answering = StreamedAnswer(self, self._server, request, stream)
+        answering = StreamedLinkAnswer(self, self._server, request, stream)
         lines = answer_lines(answer.content_type, answer.headers)
         if len(lines) > MAX_HEAD_BYTES:
             answering.abandon()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sagehen.containers.modelserver.contract import ModelRequest
-from sagehen.containers.modelserver.serving.body_budget import Reservation
+from sagehen.containers.modelserver.serving.body_budget import BodyReservation
 from sagehen.http1.fields import ParsedLines, joined_raw_fields
 from sagehen.link.frames import LinkError
 from sagehen.link.stream import BodyReceiver
@@ -12,7 +12,7 @@ from sagehen.link.stream import BodyReceiver
 if TYPE_CHECKING:
     from sagehen.containers.modelserver.serving.link_connection import LinkConnection
 
-__all__ = ["KnownHeads", "LargeRequest", "LinkRequest"]
+__all__ = ["LargeRequest", "LinkRequest", "ParsedLinkHeads"]
 
 MAX_KNOWN_HEADS = 4096
 MAX_KNOWN_HEAD_BYTES = 2048
@@ -52,7 +52,7 @@ class LargeRequest:
         self.body = body
         self.parts: list[bytes] = []
         self.received = 0
-        self.reservation: Reservation | None = None
+        self.reservation: BodyReservation | None = None
         self.receiving_since: float | None = None
         """the first sweep since the last piece"""
 
@@ -80,7 +80,7 @@ class LargeRequest:
             self.reservation = None
 
 
-class KnownHeads(dict[bytes, tuple[str, Mapping[bytes, bytes]]]):
+class ParsedLinkHeads(dict[bytes, tuple[str, Mapping[bytes, bytes]]]):
     """Paths and headers by head as received; clients repeat the same few."""
 
     def __missing__(self, head: bytes) -> tuple[str, Mapping[bytes, bytes]]:

@@ -9,8 +9,8 @@ import msgspec
 
 from sagehen.containers.modelserver.workers.messages import (
     BrokenFrame,
-    FrameReader,
     FromWorker,
+    MessageReader,
     ToWorker,
     frame,
 )
@@ -30,7 +30,7 @@ class WorkerChannel:
         """Why input cannot be parsed."""
         self._end = end
         self._on_message = on_message
-        self._reader: FrameReader[FromWorker] = FrameReader(
+        self._reader: MessageReader[FromWorker] = MessageReader(
             end, msgspec.msgpack.Decoder(FromWorker)
         )
         self._loop = asyncio.get_running_loop()

@@ -17,10 +17,10 @@ __all__ = [
     "BrokenFrame",
     "CallMessage",
     "FailedMessage",
-    "FrameReader",
     "FromWorker",
     "Load",
     "LoadedMessage",
+    "MessageReader",
     "Over",
     "Piece",
     "Taken",
@@ -132,7 +132,7 @@ def frame(message: msgspec.Struct, body: bytes = b"") -> list[bytes]:
     return [lengths + encoded, body]
 
 
-class FrameReader(Generic[T]):
+class MessageReader(Generic[T]):
     """Reads blocking and non-blocking sockets."""
 
     def __init__(self, source: socket.socket, decoder: msgspec.msgpack.Decoder[T]) -> None:

@@ -32,10 +32,10 @@ from sagehen.containers.modelserver.workers.messages import (
     BrokenFrame,
     CallMessage,
     FailedMessage,
-    FrameReader,
     FromWorker,
     Load,
     LoadedMessage,
+    MessageReader,
     Over,
     Piece,
     Taken,
@@ -65,7 +65,9 @@ class SocketInbox:
     """Reads in the serving thread; exits when the server is gone."""
 
     def __init__(self, source: socket.socket) -> None:
-        self._reader: FrameReader[ToWorker] = FrameReader(source, msgspec.msgpack.Decoder(ToWorker))
+        self._reader: MessageReader[ToWorker] = MessageReader(
+            source, msgspec.msgpack.Decoder(ToWorker)
+        )
         self._ready: deque[Received] = deque()
         self._poll = select.poll()
         self._poll.register(source, select.POLLIN)

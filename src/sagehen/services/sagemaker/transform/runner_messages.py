@@ -2,6 +2,8 @@
 
 import msgspec
 
+from sagehen.frame.container_relay import RelayNodes
+
 __all__ = [
     "Capture",
     "Done",
@@ -106,7 +108,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class InstanceAddress(msgspec.Struct, frozen=True, kw_only=True):
     instance_id: str
     address: str
-    """as of `link.upstream.open_upstreams`; of the first container"""
+    """as of `RelayConnector`; of the first container"""
     containers: tuple[str, ...] = ()
     """addresses of all containers of a pipeline, in order; empty with one container"""
 
@@ -115,6 +117,8 @@ class Instances(msgspec.Struct, frozen=True, kw_only=True, tag="instances"):
     """All instances that are ready now."""
 
     instances: tuple[InstanceAddress, ...]
+    nodes: RelayNodes | None = None
+    """by which instances of other machines are reached; None on one machine"""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):

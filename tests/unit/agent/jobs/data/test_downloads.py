@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.agent.jobs.data import downloads as module
 from sagehen.agent.jobs.data.downloads import ChunkReader, code_location
-from sagehen.agent.jobs.data.inputs import InputObject
+from sagehen.agent.jobs.data.inputs import InputFile
 from sagehen.base.errors import Invalid
 from sagehen.frame.s3_locations import Location
 from support.jobs import MakeSpec
@@ -55,7 +55,7 @@ def test_small_objects_share_a_thread_call(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(module, "MAX_BATCH_OBJECTS", 2)
     monkeypatch.setattr(module, "MAX_BATCH_BYTES", 10)
     objects = [
-        InputObject(location=Location("b", name), size=size, modified_at=0, path=name)
+        InputFile(location=Location("b", name), size=size, modified_at=0, path=name)
         for name, size in zip("abcde", (1, 1, 6, 6, 20), strict=True)
     ]
     batches = [[item.path for item in batch] for batch in module._batches(objects)]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sagehen.containers.modelserver.contract import ModelAnswer
-from sagehen.containers.modelserver.serving.body_budget import Reservation, ServingBodyBudget
+from sagehen.containers.modelserver.serving.body_budget import BodyReservation, ServingBodyBudget
 from sagehen.containers.modelserver.serving.server import PIECE_BYTES, RECEIVE_SECONDS
 from support.fixtures.modelserver_wires import post, until
 
@@ -17,7 +17,7 @@ class Bodies:
         self.budget = ServingBodyBudget(bound)
         self.granted: list[str] = []
 
-    def enter(self, name: str, size: int) -> Reservation:
+    def enter(self, name: str, size: int) -> BodyReservation:
         return self.budget.reserve(size, lambda: self.granted.append(name))
 
 

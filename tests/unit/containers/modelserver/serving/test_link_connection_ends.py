@@ -7,7 +7,6 @@ import pytest
 
 from sagehen.containers.modelserver.contract import ModelAnswer
 from sagehen.containers.modelserver.serving.first_bytes import FirstBytes
-from sagehen.link import client as client_module
 from sagehen.link.begun_marks import BegunMarks
 from sagehen.link.client import LinkClient
 from sagehen.link.frames import (
@@ -202,15 +201,15 @@ class Both(Gateway):
     def __init__(self, folder):
         super().__init__(folder)
         self.dialler = Dialler(lambda: FirstBytes(self.server, folder))
-        self.client = LinkClient(f"{folder}/socket", HandClock())
+        self.client = LinkClient(
+            f"link:{folder}/socket", HandClock(), connector=self.dialler.connect
+        )
 
 
 @pytest.fixture
-async def both(tmp_path, monkeypatch):
+async def both(tmp_path):
     """A model server that the test answers for, and a client of it."""
-    both = Both(tmp_path)
-    monkeypatch.setattr(client_module, "connect_to_unix_socket", both.dialler.connect)
-    return both
+    return Both(tmp_path)
 
 
 async def test_a_large_body_and_small_requests_share_the_link(both):

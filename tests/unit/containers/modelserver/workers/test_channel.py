@@ -11,9 +11,9 @@ import pytest
 from sagehen.containers.modelserver.workers.channel import WorkerChannel
 from sagehen.containers.modelserver.workers.messages import (
     CallMessage,
-    FrameReader,
     FromWorker,
     LoadedMessage,
+    MessageReader,
     Piece,
     Taken,
     ToWorker,
@@ -27,7 +27,7 @@ class Worker:
     def __init__(self) -> None:
         ours, self.socket = socket.socketpair()
         self.socket.setblocking(False)
-        self.reader: FrameReader[ToWorker] = FrameReader(
+        self.reader: MessageReader[ToWorker] = MessageReader(
             self.socket, msgspec.msgpack.Decoder(ToWorker)
         )
         self.received: list[tuple[FromWorker, bytes]] = []

@@ -11,21 +11,21 @@ from sagehen.containers.modelserver.workers.messages import (
     MAX_MESSAGE_BYTES,
     BrokenFrame,
     CallMessage,
-    FrameReader,
     Load,
+    MessageReader,
     Taken,
     ToWorker,
     frame,
 )
 
-Ends = tuple[socket.socket, FrameReader[ToWorker]]
+Ends = tuple[socket.socket, MessageReader[ToWorker]]
 
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
-    yield ours, FrameReader(theirs, msgspec.msgpack.Decoder(ToWorker))
+    yield ours, MessageReader(theirs, msgspec.msgpack.Decoder(ToWorker))
     ours.close()
     theirs.close()
 

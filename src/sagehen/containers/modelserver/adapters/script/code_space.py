@@ -49,11 +49,12 @@ class CodeSpace:
         with _importing:
             hidden = self._remove_own()
             sys.modules.update(self._modules)
-            sys.meta_path.insert(0, self._finder)
+            # New lists: in one that shrinks, threads that import meanwhile would skip a finder.
+            sys.meta_path = [self._finder, *sys.meta_path]
             try:
                 yield
             finally:
-                sys.meta_path.remove(self._finder)
+                sys.meta_path = [one for one in sys.meta_path if one is not self._finder]
                 self._modules.update(self._remove_own())
                 sys.modules.update(hidden)
 

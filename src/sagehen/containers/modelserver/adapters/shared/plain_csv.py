@@ -72,26 +72,23 @@ def read_plain_rows(lines: bytes, columns: int, form: str) -> Numbers | None:
     is_negative = octets.take(starts) == _MINUS
     sizes = ends - starts
     counts = sizes - is_negative - has_dot
-    if dots:
-        ends_of_digits = ends - last_marks + np.arange(len(ends))
-        digits = lines.translate(None, b".")
-    else:
-        ends_of_digits, digits = ends, lines
     is_empty = counts == 0
     if np.any(sizes[is_empty]):
         return None  # a sign or a dot alone
-    integers = _integers(digits, ends_of_digits, counts)
+    if dots:
+        ends_of_digits = ends - last_marks + np.arange(len(ends))
+        integers = _integers(lines.translate(None, b"."), ends_of_digits, counts)
+    else:
+        integers = _integers(lines, ends, counts)
     if integers is None:
         return None
     is_exact = integers.max() <= _EXACT
     if not is_exact and form != "f":
         return None
-    numbers = integers.astype(np.float64)
-    if dots:
-        decimals = (ends - marks.take(before) - 1) * has_dot
-        if decimals.max() > MOST_DECIMALS:
-            return None
-        numbers /= _POWERS.take(decimals)
+    decimals = (ends - marks.take(before) - 1) * has_dot if dots else None
+    if decimals is not None and decimals.max() > MOST_DECIMALS:
+        return None
+    numbers = _scaled(integers, decimals)
     np.negative(numbers, out=numbers, where=is_negative)
     numbers[is_empty] = np.nan
     if form != "f":
@@ -135,6 +132,14 @@ def _integers(digits: bytes, ends: _Integers, counts: _Integers) -> _Words | Non
             return None
         total = value if total is None else total + value * _WORD_POWERS[number]
     return total
+
+
+def _scaled(integers: _Words, decimals: _Integers | None) -> NDArray[np.float64]:
+    """Returns each of the integers with so many of its digits behind the dot."""
+    numbers = integers.astype(np.float64)
+    if decimals is not None:
+        numbers /= _POWERS.take(decimals)
+    return numbers
 
 
 def _eight_digits(words: _Words) -> _Words:

@@ -8,6 +8,7 @@ from sagehen.base.concurrency import Threads
 from sagehen.base.home import Home
 from sagehen.base.retry import RetryPolicy
 from sagehen.base.settings import Settings
+from sagehen.frame.container_relay import LOCAL_ACCESS, ContainerAccess
 from sagehen.frame.context import Record
 from sagehen.frame.routes import RouteFileReader
 from sagehen.services.s3.storage.store import ObjectStore
@@ -15,7 +16,7 @@ from sagehen.services.sagemaker.async_inference.dispatch.attempt import RequestA
 from sagehen.services.sagemaker.async_inference.dispatch.claims import LeasedRequest
 from sagehen.services.sagemaker.async_inference.dispatch.completion import Endings
 from sagehen.services.sagemaker.async_inference.dispatch.containers import Containers
-from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
+from sagehen.services.sagemaker.async_inference.dispatch.data_log import RequestDataLog
 from sagehen.services.sagemaker.async_inference.dispatch.dispatcher import AsyncDispatcher
 from sagehen.services.sagemaker.async_inference.dispatch.inputs import Inputs
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainers
@@ -42,10 +43,13 @@ def make_dispatcher(
     record: Record,
     clock: Clock,
     leadership: Leadership,
+    access: ContainerAccess = LOCAL_ACCESS,
 ) -> AsyncDispatcher:
     threads = Threads(THREADS, "dispatch")
     routes = RouteFileReader(home.routes, clock)
-    routed = RoutedContainers(routes, clock, settings.async_concurrency, random.random)
+    routed = RoutedContainers(
+        routes, clock, settings.async_concurrency, random.random, access.own_node_id
+    )
 
     retry = RetryPolicy(clock, settings.async_store_patience_seconds)
 
@@ -53,7 +57,7 @@ def make_dispatcher(
         invoker = ContainerInvoker(
             objects=objects,
             inputs=Inputs(database, objects, threads, clock, settings.max_async_input_bytes),
-            containers=Containers(clock),
+            containers=Containers(clock, access.connector),
             threads=threads,
             retry=retry,
             clock=clock,
@@ -69,7 +73,7 @@ def make_dispatcher(
             endings=Endings(writes, objects, in_database, record, settings.region, clock),
             threads=threads,
             retry=retry,
-            data_log=DataLog(home.logs / "endpoints", settings.container_log_bytes, clock),
+            data_log=RequestDataLog(home.logs / "endpoints", settings.container_log_bytes, clock),
             clock=clock,
             max_redeliveries=settings.max_async_redeliveries,
             leads=lambda: leadership.is_leader,

@@ -35,7 +35,7 @@ from sagehen.services.sagemaker.async_inference.dispatch.containers import (
     InstanceLost,
     NotStarted,
 )
-from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
+from sagehen.services.sagemaker.async_inference.dispatch.data_log import RequestDataLog
 from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     AsyncFailure,
     answered_with_error,
@@ -77,7 +77,7 @@ class RequestAttempt:
     endings: Endings
     threads: Threads
     retry: RetryPolicy
-    data_log: DataLog
+    data_log: RequestDataLog
     clock: Clock
     max_redeliveries: int
     leads: Callable[[], bool] = lambda: True

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
 from sagehen.http1.fields import Headers
+from sagehen.http1.pool import Connector, open_connection
 from sagehen.link.upstream import INVOCATIONS, Upstream, Upstreams, open_upstreams
 from sagehen.services.sagemaker.async_inference.dispatch.failures import (
     not_sendable,
@@ -60,8 +61,9 @@ class Containers:
     a lost instance.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, connector: Connector = open_connection) -> None:
         self._clock = clock
+        self._connector = connector
         self._upstreams: dict[str, Upstreams] = {}
 
     async def invoke(
@@ -90,7 +92,9 @@ class Containers:
     def _reach(self, address: str) -> Upstreams:
         upstreams = self._upstreams.get(address)
         if upstreams is None:
-            upstreams = open_upstreams(address, self._clock, reuses_connections=False)
+            upstreams = open_upstreams(
+                address, self._clock, reuses_connections=False, connector=self._connector
+            )
             self._upstreams[address] = upstreams
         return upstreams
 

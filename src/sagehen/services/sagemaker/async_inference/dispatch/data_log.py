@@ -1,20 +1,16 @@
-"""SageMaker's data-log: what the server says about requests."""
+"""The data-log of asynchronous endpoints: what the server says about requests."""
 
-import logging
-from datetime import UTC, datetime
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from sagehen.base.clock import Clock
+from sagehen.frame.data_log import append_to_data_log, timestamp
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainer
 
-__all__ = ["DataLog"]
-
-log = logging.getLogger(__name__)
+__all__ = ["RequestDataLog"]
 
 
-class DataLog:
-    """Writes a data-log in each instance's log folder below `root`, rotated at `most_bytes`."""
+class RequestDataLog:
+    """Writes a data-log in each instance's log folder below `root`, rotated at `max_bytes`."""
 
     def __init__(self, root: Path, max_bytes: int, clock: Clock) -> None:
         self._root = root
@@ -22,24 +18,10 @@ class DataLog:
         self._clock = clock
 
     def write(self, container: RoutedContainer, inference_id: str, text: str) -> None:
-        """Append a line. Blocks; an unwritable log is only warned about."""
+        """Appends a line. Blocks; an unwritable log is only warned about."""
         folder = (
             self._root / container.endpoint_name / container.variant_name / container.instance_id
         )
-        when = datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds")
-        line = f"{when.removesuffix('+00:00')}:[sagemaker logs] [{inference_id}] {text}"
-        try:
-            self._add(folder, line.replace("\n", "\\n").replace("\r", "\\r"))
-        except OSError as error:
-            log.warning("The data-log cannot be written: %s", error)
-
-    def _add(self, folder: Path, line: str) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Opened for each line: lines are few.
-        handler = RotatingFileHandler(
-            folder / "data-log.log", maxBytes=self._max_bytes, backupCount=1, encoding="utf-8"
-        )
-        try:
-            handler.emit(logging.makeLogRecord({"msg": line}))
-        finally:
-            handler.close()
+        line = f"{timestamp(self._clock)}:[sagemaker logs] [{inference_id}] {text}"
+        escaped = line.replace("\n", "\\n").replace("\r", "\\r")
+        append_to_data_log(folder / "data-log.log", [escaped], self._max_bytes)

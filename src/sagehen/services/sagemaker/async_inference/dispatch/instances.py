@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sagehen.base.clock import Clock
 from sagehen.base.retry import Backoff
+from sagehen.frame.container_relay import locate
 from sagehen.frame.routes import InstanceRoute, Route, RouteFileReader, VariantRoute
 from sagehen.frame.routing import Random, choose_free, choose_variant
 
@@ -16,11 +17,12 @@ LONGEST_REST_SECONDS = 5.0
 class RoutedContainer:
     """One run of one instance; the same object for as long as it is routed."""
 
-    def __init__(self, route: InstanceRoute, endpoint_name: str) -> None:
+    def __init__(self, route: InstanceRoute, address: str, endpoint_name: str) -> None:
         self.endpoint_name = endpoint_name
         self.instance_id = route.instance_id
         self.run_id = route.run_id
-        self.address = route.address
+        self.address = address
+        """as this machine reaches it"""
         self.variant_name = ""
         self.slots = 1
         self.outstanding = 0
@@ -49,11 +51,18 @@ class RoutedContainers:
 
     Args:
         default_concurrency: requests per instance, if neither config nor container says less.
+        own_node_id: as of `locate`.
     """
 
     def __init__(
-        self, routes: RouteFileReader, clock: Clock, default_concurrency: int, random: Random
+        self,
+        routes: RouteFileReader,
+        clock: Clock,
+        default_concurrency: int,
+        random: Random,
+        own_node_id: str = "",
     ) -> None:
+        self._own_node_id = own_node_id
         self._routes = routes
         self._clock = clock
         self._default = default_concurrency
@@ -88,8 +97,13 @@ class RoutedContainers:
         for variant in route.variants:
             containers = []
             for instance in variant.instances:
-                key = (instance.instance_id, instance.run_id, instance.address)
-                container = before.get(key) or RoutedContainer(instance, route.endpoint_name)
+                address = locate(
+                    instance.address, self._own_node_id, instance.node_id, instance.instance_id
+                )
+                key = (instance.instance_id, instance.run_id, address)
+                container = before.get(key) or RoutedContainer(
+                    instance, address, route.endpoint_name
+                )
                 container.variant_name = variant.name
                 container.slots = max_concurrency or max(1, min(instance.slots, self._default))
                 self._containers[key] = container

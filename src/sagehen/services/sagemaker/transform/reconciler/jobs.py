@@ -23,7 +23,7 @@ from sagehen.services.sagemaker.transform.events import transform_event
 from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.services.sagemaker.transform.progress import RunnerMessage, finished_keys
 from sagehen.services.sagemaker.transform.reconciler.plan import (
-    Facts,
+    JobFacts,
     JobStep,
     RunnerAction,
     RunnerFacts,
@@ -141,7 +141,7 @@ class TransformPass:
         now: float,
     ) -> JobStep:
         return plan_job(
-            Facts(
+            JobFacts(
                 job=job,
                 progress=rows.progress[job.job_id],
                 reports=reports,

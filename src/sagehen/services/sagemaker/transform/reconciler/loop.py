@@ -12,15 +12,14 @@ from sagehen.base.clock import Clock
 from sagehen.base.concurrency import in_thread
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import ArnMaker
-from sagehen.frame.container_specs import (
-    InstanceOwner,
-)
+from sagehen.frame.container_relay import LOCAL_ACCESS, ContainerAccess, locate_report
+from sagehen.frame.container_specs import InstanceOwner
 from sagehen.frame.leased_loop import LONGEST_REST_SECONDS, LeasedLoop
 from sagehen.services.s3.storage.store import ObjectStore
 from sagehen.services.sagemaker.agent_instances import AgentInstances, InstanceAgent
 from sagehen.services.sagemaker.hosting.reconciler.plan import Reports
 from sagehen.services.sagemaker.transform import store as transform_jobs
-from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.data_log import JobDataLog
 from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.services.sagemaker.transform.metrics import measure_jobs
 from sagehen.services.sagemaker.transform.reconciler.jobs import JobRequests, TransformPass
@@ -59,13 +58,15 @@ class TransformLoop(LeasedLoop):
         settings: Settings,
         *,
         objects: ObjectStore,
-        data_log: DataLog,
+        data_log: JobDataLog,
         runner_command: RunnerCommand,
         s3: S3Access,
         make_process: MakeProcess = RunnerProcess,
+        access: ContainerAccess = LOCAL_ACCESS,
     ) -> None:
         super().__init__(database, clock, LEASE_NAME, leadership)
         self._database = database
+        self._own_node_id = access.own_node_id
         self._data_log = data_log
         self._left_uploads = LeftUploads(database, objects)
         self._pass = TransformPass(database, self._lease.lease, arns, settings)
@@ -75,6 +76,7 @@ class TransformLoop(LeasedLoop):
             clock,
             self._wake.set,
             make_process,
+            access.nodes,
         )
         self._instances = AgentInstances(
             agent, InstanceOwner.TRANSFORM_JOB, clock, self._wake.set, quiet=True
@@ -103,7 +105,7 @@ class TransformLoop(LeasedLoop):
             await self._instances.stop_all()
 
     async def step(self) -> float | None:
-        reports, facts = self._instances.reports, self._runners.facts()
+        reports, facts = self._located_reports(), self._runners.facts()
         requests = await self._take_pass(reports, facts)
         await self._instances.request(requests.start, requests.stop)
         await self._runners.perform(requests.steps)
@@ -111,6 +113,12 @@ class TransformLoop(LeasedLoop):
         if requests.settled and not self._left_uploads.may_exist:
             return None
         return min(self._rests(requests), default=LONGEST_REST_SECONDS)
+
+    def _located_reports(self) -> Reports | None:
+        reports, own = self._instances.reports, self._own_node_id
+        if reports is None or not own:
+            return reports
+        return {key: locate_report(report, own) for key, report in reports.items()}
 
     async def _take_pass(
         self, reports: Reports | None, facts: Mapping[str, RunnerFacts]

@@ -24,7 +24,7 @@ from sagehen.services.sagemaker.transform.progress import RunnerMessage, absorb
 from sagehen.services.sagemaker.transform.runner_messages import InstanceAddress, RunnerEnded
 
 __all__ = [
-    "Facts",
+    "JobFacts",
     "JobStep",
     "RunnerAction",
     "RunnerFacts",
@@ -71,7 +71,7 @@ class RunnerFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class JobFacts:
     """The facts about one active job."""
 
     job: TransformJobRecord
@@ -103,7 +103,7 @@ def instance_ids(job: TransformJobRecord) -> list[str]:
     return [_instance_id(job, number) for number in range(job.instance_count)]
 
 
-def plan_job(facts: Facts) -> JobStep:
+def plan_job(facts: JobFacts) -> JobStep:
     """Plans a job's next step; repeated, this ends with the job."""
     progress = absorb(facts.progress, facts.runner.messages, facts.now)
     if facts.job.status is JobStatus.STOPPING:
@@ -114,7 +114,7 @@ def plan_job(facts: Facts) -> JobStep:
     return _plan_run(facts, progress)
 
 
-def _plan_stop(facts: Facts, progress: TransformProgress) -> JobStep:
+def _plan_stop(facts: JobFacts, progress: TransformProgress) -> JobStep:
     job, now = facts.job, facts.now
     ends_at = (job.stop_requested_at or now) + STOP_SECONDS
     has_ended = any(isinstance(message, RunnerEnded) for message in facts.runner.messages)
@@ -123,7 +123,7 @@ def _plan_stop(facts: Facts, progress: TransformProgress) -> JobStep:
     return JobStep(job=status.stop(job, now), progress=progress, runner=RunnerAction.REMOVE)
 
 
-def _ended(facts: Facts, progress: TransformProgress) -> TransformJobRecord | None:
+def _ended(facts: JobFacts, progress: TransformProgress) -> TransformJobRecord | None:
     """Returns the job with its final status, if it has one now."""
     for message in facts.runner.messages:
         if isinstance(message, RunnerEnded):
@@ -143,7 +143,7 @@ def _end(
     return status.fail(job, status.failure_reason(error, ended.message), now)
 
 
-def _instance_failure(facts: Facts) -> str | None:
+def _instance_failure(facts: JobFacts) -> str | None:
     """Returns why the job cannot go on.
 
     Before the first instance was in service, one that fails ends the job, as it does a new
@@ -167,7 +167,7 @@ def _instance_failure(facts: Facts) -> str | None:
     return reason if hopeless and min(tries) >= MAX_INSTANCE_RETRIES else None
 
 
-def _plan_run(facts: Facts, progress: TransformProgress) -> JobStep:
+def _plan_run(facts: JobFacts, progress: TransformProgress) -> JobStep:
     job = facts.job
     if facts.reports is None:
         return JobStep(job=job, progress=progress, runner=RunnerAction.KEEP, retries=facts.retries)
@@ -203,7 +203,7 @@ def _ready(reports: Reports, job: TransformJobRecord) -> tuple[InstanceAddress, 
     )
 
 
-def _retries(facts: Facts) -> dict[str, Retry]:
+def _retries(facts: JobFacts) -> dict[str, Retry]:
     """In memory only: a restarted control begins with the shortest wait."""
     retries: dict[str, Retry] = {}
     for instance_id in instance_ids(facts.job):
@@ -222,7 +222,7 @@ def _is_due(retry: Retry | None, now: float) -> bool:
     return retry is None or retry.at <= now or retry.at > now + LONGEST_BACKOFF_SECONDS
 
 
-def _to_start(facts: Facts, retries: Mapping[str, Retry]) -> tuple[InstanceSpec, ...]:
+def _to_start(facts: JobFacts, retries: Mapping[str, Retry]) -> tuple[InstanceSpec, ...]:
     reports = facts.reports or {}
     again = {
         instance_id

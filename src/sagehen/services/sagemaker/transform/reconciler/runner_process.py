@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from sagehen.frame.container_relay import RelayNodes
 from sagehen.services.sagemaker.transform.progress import RunnerMessage
 from sagehen.services.sagemaker.transform.runner_messages import (
     InstanceAddress,
@@ -40,7 +41,7 @@ class RunnerProcess:
         self._on_change = on_change
         self._process: asyncio.subprocess.Process | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._instances: tuple[InstanceAddress, ...] = ()
+        self._instances = Instances(instances=())
         self._is_stopping = False
         self.has_job = False
         self.messages: list[RunnerMessage] = []
@@ -63,10 +64,13 @@ class RunnerProcess:
         self.has_job = True
         self._send(spec)
 
-    def set_instances(self, instances: tuple[InstanceAddress, ...]) -> None:
-        if instances != self._instances:
-            self._instances = instances
-            self._send(Instances(instances=instances))
+    def set_instances(
+        self, instances: tuple[InstanceAddress, ...], nodes: RelayNodes | None = None
+    ) -> None:
+        message = Instances(instances=instances, nodes=nodes)
+        if message != self._instances:
+            self._instances = message
+            self._send(message)
 
     def stop(self) -> None:
         """Asks the runner to end; it still tells what it has done."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sagehen.base.clock import Clock
 from sagehen.base.concurrency import in_thread
 from sagehen.base.retry import AWAY, Backoff
+from sagehen.frame.container_relay import RelayNodes
 from sagehen.services.sagemaker.transform.job_records import TransformJobRecord, TransformProgress
 from sagehen.services.sagemaker.transform.progress import RunnerMessage
 from sagehen.services.sagemaker.transform.reconciler.plan import (
@@ -84,7 +85,10 @@ class _JobRunner:
 
 
 class Runners:
-    """All methods are called in the event loop."""
+    """All methods are called in the event loop.
+
+    `nodes` returns how runners reach instances of other machines; None on one machine.
+    """
 
     def __init__(
         self,
@@ -93,7 +97,9 @@ class Runners:
         clock: Clock,
         on_change: Callable[[], None],
         make_process: MakeProcess = RunnerProcess,
+        nodes: Callable[[], RelayNodes | None] = lambda: None,
     ) -> None:
+        self._nodes = nodes
         self._command = command
         self._make_spec = make_spec
         self._clock = clock
@@ -163,7 +169,7 @@ class Runners:
             runner.is_stopping = True
             runner.process.stop()
         elif step.instances is not None:
-            runner.process.set_instances(step.instances)
+            runner.process.set_instances(step.instances, self._nodes())
 
     async def _begin(self, process: RunnerProcess, step: JobStep) -> None:
         try:

@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from sagehen.base.clock import SYSTEM, Clock
+from sagehen.frame.container_relay import RelayNodes
+from sagehen.frame.relay_connector import RelayConnector
 from sagehen.frame.s3_client import S3Client
 from sagehen.services.sagemaker.transform.runner.pipe import (
     MessageWriter,
@@ -38,9 +40,10 @@ async def run_job(input_descriptor: int, output_descriptor: int) -> None:
         access = spec.s3
         signer = Signer(access.access_key, access.secret_key, access.region)
         store = S3Client(access.address, signer, SYSTEM)
-        runner = Runner(spec, store, SYSTEM, writer.tell)
+        nodes = _Nodes()
+        runner = Runner(spec, store, SYSTEM, writer.tell, nodes.connector)
         store.on_wait(runner.note_wait)
-        listening = asyncio.create_task(_listen(lines, runner))
+        listening = asyncio.create_task(_listen(lines, runner, nodes))
         closing = asyncio.create_task(_close_idle(runner, store, SYSTEM))
         running = asyncio.create_task(runner.run())
         await asyncio.wait((listening, running), return_when=asyncio.FIRST_COMPLETED)
@@ -59,12 +62,26 @@ async def run_job(input_descriptor: int, output_descriptor: int) -> None:
     await writer.close()
 
 
-async def _listen(lines: AsyncGenerator[bytes], runner: Runner) -> bool:
+class _Nodes:
+    """The cluster's other nodes, as control has told last."""
+
+    def __init__(self) -> None:
+        self._current: RelayNodes | None = None
+        self.connector = RelayConnector(lambda: self._current)
+
+    def update(self, nodes: RelayNodes | None) -> None:
+        if nodes != self._current:
+            self._current = nodes
+            self.connector.cut_lost()
+
+
+async def _listen(lines: AsyncGenerator[bytes], runner: Runner, nodes: _Nodes) -> bool:
     """Returns whether the job is to be stopped; else control has ended."""
     async for line in lines:
         message = decode_line(line)
         if isinstance(message, Stop):
             return True
+        nodes.update(message.nodes)
         runner.instances.update(message.instances)
     return False
 

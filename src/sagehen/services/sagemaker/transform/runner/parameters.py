@@ -4,6 +4,7 @@ import msgspec
 
 from sagehen.base.errors import Unavailable
 from sagehen.http1.call import LocalAnswer, call_once
+from sagehen.http1.pool import Connector, open_connection
 from sagehen.services.sagemaker.transform.runner_messages import RunnerSettings, RunnerSpec
 
 __all__ = ["DEFAULTS", "ContainerParameters", "describe", "read_parameters", "request", "resolve"]
@@ -27,10 +28,14 @@ class ContainerParameters(msgspec.Struct, frozen=True, kw_only=True):
     batch_strategy: str | None = None
 
 
-async def request(address: str) -> ContainerParameters:
+async def request(address: str, connector: Connector = open_connection) -> ContainerParameters:
     """Raises Unavailable."""
     answer = await call_once(
-        address, "GET", "/execution-parameters", timeout_seconds=TIMEOUT_SECONDS
+        address,
+        "GET",
+        "/execution-parameters",
+        timeout_seconds=TIMEOUT_SECONDS,
+        connector=connector,
     )
     if answer.status == 503 and "x-sagehen-not-started" in answer.headers:
         raise Unavailable("The container takes no requests now.")

@@ -5,12 +5,14 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from math import inf
 
 import msgspec
 
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, Unavailable
+from sagehen.http1.pool import Connector, open_connection
 from sagehen.link.upstream import open_upstreams
 from sagehen.services.sagemaker.transform.records.batches import Batch
 from sagehen.services.sagemaker.transform.runner.attempts import Retries
@@ -71,6 +73,7 @@ class Runner:
 
     Args:
         tell: sends a message to control.
+        connector: reaches the containers of all nodes.
         ask_parameters: of the container at an address; raises Unavailable.
     """
 
@@ -80,8 +83,9 @@ class Runner:
         store: ObjectStore,
         clock: Clock,
         tell: Tell,
-        connect: Connect = open_upstreams,
-        ask_parameters: Callable[[str], Awaitable[ContainerParameters]] = request,
+        connector: Connector = open_connection,
+        connect: Connect | None = None,
+        ask_parameters: Callable[[str], Awaitable[ContainerParameters]] | None = None,
     ) -> None:
         self._spec = spec
         self._store = store
@@ -100,7 +104,9 @@ class Runner:
         self._changed = asyncio.Event()
         """an object has ended"""
         self._window = Window()
-        self._ask_parameters = ask_parameters
+        self._connector = connector
+        self._ask_parameters = ask_parameters or partial(request, connector=connector)
+        connect = connect or partial(open_upstreams, connector=connector)
         self.instances = Instances(clock, self._prepare, connect)
         self.outputs = Outputs(store, spec.job_id)
         if self._settings is not None:
@@ -210,7 +216,7 @@ class Runner:
             large_reads=asyncio.Semaphore(CONCURRENT_READS),
         )
         if plans.streams:
-            streams = Streams(retries, spec.assemble_with == "Line")
+            streams = Streams(retries, spec.assemble_with == "Line", self._connector)
             return lambda item: stream_object(item, shared, streams)
         return lambda item: ObjectTransform(item, shared).run()
 

@@ -6,12 +6,11 @@ from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
 from sagehen.http1.call import connection_of_one_call
 from sagehen.http1.client import ClientConnection
 from sagehen.http1.fields import Headers
-from sagehen.http1.pool import CONNECT_TIMEOUT_SECONDS, open_connection
+from sagehen.http1.pool import CONNECT_TIMEOUT_SECONDS, Connector
 from sagehen.services.sagemaker.transform.records.batches import Batch, RecordsError
 from sagehen.services.sagemaker.transform.runner.attempts import (
     MAX_REASON_CHARACTERS,
@@ -62,6 +61,7 @@ class Streams:
     retries: Retries
     ends_with_newline: bool
     """AssembleWith is Line"""
+    connector: Connector
 
 
 async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> ObjectResult:
@@ -126,7 +126,7 @@ class _Attempt:
         is_whole = False
         try:
             async with asyncio.timeout(invoker.timeout_seconds):
-                await exchange.connect(address, invoker.lines, self._streams.retries.clock)
+                await exchange.connect(address, invoker.lines, self._streams)
                 answer = await self._exchange(exchange, output)
             if answer.is_success:
                 await output.finish()
@@ -176,11 +176,13 @@ class _Exchange:
         self._is_broken = False
         self.ended_line = False
 
-    async def connect(self, address: str, lines: bytes, clock: Clock) -> None:
+    async def connect(self, address: str, lines: bytes, streams: Streams) -> None:
         """Raises NotStarted."""
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
-                connection = await open_connection(address, connection_of_one_call, clock)
+                connection = await streams.connector(
+                    address, connection_of_one_call, streams.retries.clock
+                )
         except OSError as error:  # includes TimeoutError
             raise NotStarted("The container cannot be reached.") from error
         self._connection = connection

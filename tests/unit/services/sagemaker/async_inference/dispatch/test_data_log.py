@@ -5,20 +5,22 @@ from pathlib import Path
 import pytest
 
 from sagehen.frame.routes import InstanceRoute
-from sagehen.services.sagemaker.async_inference.dispatch.data_log import DataLog
+from sagehen.services.sagemaker.async_inference.dispatch.data_log import RequestDataLog
 from sagehen.services.sagemaker.async_inference.dispatch.instances import RoutedContainer
 from support.clock import HandClock
 
 
 @pytest.fixture
 def container() -> RoutedContainer:
-    container = RoutedContainer(InstanceRoute(instance_id="i-1", address="unix:/x"), "End")
+    container = RoutedContainer(
+        InstanceRoute(instance_id="i-1", address="unix:/x"), "unix:/x", "End"
+    )
     container.variant_name = "v"
     return container
 
 
 def test_each_text_is_one_line_with_its_time(tmp_path: Path, container: RoutedContainer) -> None:
-    log = DataLog(tmp_path, 1000, HandClock(1_700_000_000.5))
+    log = RequestDataLog(tmp_path, 1000, HandClock(1_700_000_000.5))
     log.write(container, "id 1", "first\nline\r")
     log.write(container, "id 2", "second")
 
@@ -30,7 +32,7 @@ def test_each_text_is_one_line_with_its_time(tmp_path: Path, container: RoutedCo
 
 
 def test_a_large_log_is_rotated(tmp_path: Path, container: RoutedContainer) -> None:
-    log = DataLog(tmp_path, 100, HandClock())
+    log = RequestDataLog(tmp_path, 100, HandClock())
     for number in range(9):
         log.write(container, "id", f"text {number}")
 
@@ -43,5 +45,5 @@ def test_an_unwritable_log_is_only_warned_about(
     tmp_path: Path, container: RoutedContainer, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "End").write_text("a file in the folder's place")
-    DataLog(tmp_path, 100, HandClock()).write(container, "id", "text")
+    RequestDataLog(tmp_path, 100, HandClock()).write(container, "id", "text")
     assert "The data-log cannot be written" in caplog.text

@@ -25,7 +25,7 @@ class Table:
         self.clock = HandClock(100.0)
         self.draws = [0.0]
         reader = RouteFileReader(path, self.clock)
-        self.containers = RoutedContainers(reader, self.clock, 4, lambda: self.draws[0])
+        self.containers = RoutedContainers(reader, self.clock, 4, lambda: self.draws[0], "n1")
 
     def write(self, *variants: VariantRoute, most: int | None = None) -> None:
         plan = AsyncPlan(output_path="s3://o", max_concurrency=most)
@@ -59,6 +59,18 @@ def test_as_many_at_once_as_the_config_says(table: Table, most, slots, free) -> 
     assert table.containers.free("End") == free
     assert table.containers.endpoint_names == {"End"}
     assert table.containers.free("Plain") == 0
+
+
+def test_instances_of_other_nodes_are_reached_through_them(table: Table) -> None:
+    remote, own = (
+        msgspec.structs.replace(instance(name), address=f"link:/{name}", node_id=node)
+        for name, node in (("i-1", "n2"), ("i-2", "n1"))
+    )
+    table.write(variant("v", remote, own))
+    assert table.containers.addresses == {"link:node:n2/i-1/0", "link:/i-2"}
+    moved = msgspec.structs.replace(remote, node_id="n3")
+    table.write(variant("v", moved, own))
+    assert table.containers.addresses == {"link:node:n3/i-1/0", "link:/i-2"}
 
 
 def test_weights_choose_the_variant(table: Table) -> None:

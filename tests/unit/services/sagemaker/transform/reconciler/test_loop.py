@@ -11,7 +11,7 @@ from sagehen.services.s3.storage.local import LocalObjectStore
 from sagehen.services.s3.storage.records import Attributes
 from sagehen.services.sagemaker.job_tables import JobStage, JobStatus
 from sagehen.services.sagemaker.transform import store as transform_jobs
-from sagehen.services.sagemaker.transform.data_log import DataLog
+from sagehen.services.sagemaker.transform.data_log import JobDataLog
 from sagehen.services.sagemaker.transform.reconciler.loop import TransformLoop
 from sagehen.services.sagemaker.transform.reconciler.plan import (
     MAX_RUNNER_DEATHS,
@@ -47,7 +47,7 @@ class Control:
             ArnMaker("000000000000", "us-east-1"),
             settings_of(home.path),
             objects=LocalObjectStore(database, home.objects, clock),
-            data_log=DataLog(home, 10_000, clock),
+            data_log=JobDataLog(home, 10_000, clock),
             runner_command=lambda: ["no-program"],
             s3=S3,
             make_process=self._make,

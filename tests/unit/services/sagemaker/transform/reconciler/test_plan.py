@@ -11,7 +11,7 @@ from sagehen.services.sagemaker.transform.reconciler.plan import (
     MAX_INSTANCE_RETRIES,
     MAX_RUNNER_DEATHS,
     STOP_SECONDS,
-    Facts,
+    JobFacts,
     RunnerAction,
     RunnerFacts,
     instance_ids,
@@ -29,7 +29,7 @@ STARTED = {"started_at": BEGAN + 1}
 
 def plan(job, *states, away=False, runner=None, retries=None, progress=None, reason=None):
     return plan_job(
-        Facts(
+        JobFacts(
             job=job,
             progress=progress or TransformProgress(job_id=job.job_id),
             reports=None if away else reports_of(job, *states, reason=reason),

@@ -1,0 +1,61 @@
+"""Leaves a cluster before a node stops: the instances of its endpoints move to others first."""
+
+import asyncio
+from collections.abc import Callable
+
+from sagehen.app.commands.control_client import call_server
+from sagehen.base.clock import Clock
+from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.base.home import Home
+
+__all__ = ["leave_cluster"]
+
+LOOK_SECONDS = 0.5
+LONGEST_AWAY_SECONDS = 8.0
+"""in which another control leads, if the last one is gone"""
+
+
+async def leave_cluster(
+    home: Home,
+    url: str,
+    node_id: str,
+    seconds: float,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> None:
+    """Waits for at most `seconds`. Jobs are not waited for: they go on from their checkpoints.
+
+    Args:
+        url: of a gateway of this node.
+        seconds: 0: stop at once.
+    """
+    if seconds <= 0:
+        return
+    path = f"cluster/nodes/{node_id}/leave"
+    began = heard_at = clock.monotonic()
+    has_reported = False
+    while True:
+        now = clock.monotonic()
+        try:
+            answer = await asyncio.to_thread(call_server, url, home, path, "PUT")
+        except Unavailable as error:
+            if now - heard_at >= LONGEST_AWAY_SECONDS:
+                report(f"No control answers, so nothing moves to other nodes: {error}")
+                return
+        except SagehenError as error:
+            report(f"Nothing moves to other nodes: {error}")
+            return
+        else:
+            heard_at = now
+            if not answer["instances"] or not answer["can_move"]:
+                return
+            if not has_reported:
+                report(f"Moving {answer['instances']} instances to other nodes first ...")
+            has_reported = True
+        if now - began >= seconds:
+            report(
+                f"After {seconds:g} s (cluster_leave_seconds), not all instances have moved to "
+                "other nodes: `sagehen cluster status` shows what waits there for room."
+            )
+            return
+        await clock.sleep(LOOK_SECONDS)
