@@ -78,6 +78,7 @@ class House:
 class _Call:
     request_id: str
     by_link: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 async def _nobody(scope, receive, send):
