@@ -108,6 +108,20 @@ MAX_SOCKET_PATH_BYTES = 107
 _NAME = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 
 
+def _job_context(node: Node, objects: ObjectStore, check_lease: Callable[[], None]) -> JobContext:
+    return JobContext(
+        settings=node.settings,
+        home=node.home,
+        objects=objects,
+        launcher=node.launcher,
+        clock=node.clock,
+        networks=node.networks,
+        gpus=node.gpus,
+        image_environments=node.image_environments,
+        check_lease=check_lease,
+    )
+
+
 class Agent:
     """The instances of this node. They are not on disk: control puts them back after a restart."""
 
@@ -147,19 +161,7 @@ class Agent:
             networks=networks,
             image_environments=ImageEnvironments(home, settings),
         )
-        self.jobs = JobAttempts(
-            JobContext(
-                settings=settings,
-                home=home,
-                objects=objects,
-                launcher=self._node.launcher,
-                clock=clock,
-                networks=self._node.networks,
-                gpus=self._node.gpus,
-                image_environments=self._node.image_environments,
-                check_lease=check_lease,
-            )
-        )
+        self.jobs = JobAttempts(_job_context(self._node, objects, check_lease))
         self._warm_images: WarmImages | None = None
         if fork_servers is not None:
             environments = self._node.image_environments

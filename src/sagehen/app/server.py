@@ -73,10 +73,7 @@ async def running_server(
         HomeError: the home is unusable or in use.
         Unavailable: the port is taken or a process does not start.
     """
-    if settings.object_store_url is not None:
-        from sagehen.services.s3.storage import open_remote
-
-        open_remote(settings)  # here a wrong setting can be reported plainly
+    _check_object_store(settings)
     home = prepare_home(settings.home)
     with (
         keeping_private() as umask,
@@ -96,26 +93,32 @@ async def running_server(
         doors = (node.control_listener,) if node and node.control_listener else ()
         control = Role("control", forewarned=True, sockets=doors)
         roles = (*make_gateways(home, listeners, node), control, *_ray(settings), make_agent(node))
-        chosen = {"port": int(url.rpartition(":")[2]), "gateways": len(listeners)}
         partition = await asyncio.to_thread(choose_partition, settings)
-        process_settings = settings.model_copy(update={**chosen, "partition": partition})
+        chosen = {"port": port, "gateways": len(listeners), "partition": partition}
+        process_settings = settings.model_copy(update=chosen)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         supervisor = Supervisor(roles, process_settings, environment, clock, umask)
         try:
             await supervisor.start()
             await _wait_until_ready(url, supervisor, home, clock, report)
-            reachable = reachable_urls(settings.host, chosen["port"])
+            reachable = reachable_urls(settings.host, port)
             _write_whole(home.reachable, "\n".join(reachable))
             _write_whole(home.address, url)
             try:
                 yield RunningServer(url, reachable, home, credentials, settings)
             finally:
-                if node is not None and not (settings.cluster or "").startswith("local:"):
-                    node_id, seconds = node.addresses.node_id, settings.cluster_leave_seconds
-                    await leave_cluster(home, url, node_id, seconds, clock, report)
+                await _leave_cluster(node, settings, home, url, clock, report)
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()
+
+
+def _check_object_store(settings: Settings) -> None:
+    """Here a wrong setting can be reported plainly."""
+    if settings.object_store_url is not None:
+        from sagehen.services.s3.storage import open_remote
+
+        open_remote(settings)
 
 
 def _make_keys(settings: Settings, home: Home, report: Callable[[str], None]) -> Credentials:
@@ -161,6 +164,20 @@ def _node_of(settings: Settings, home: Home, port: int) -> AbstractContextManage
         return nullcontext()
     join_as_server(settings, home)
     return prepare_node(home, own_host(settings), port, settings.cluster_port)
+
+
+async def _leave_cluster(
+    node: NodeSetup | None,
+    settings: Settings,
+    home: Home,
+    url: str,
+    clock: Clock,
+    report: Callable[[str], None],
+) -> None:
+    """The other nodes of a `local:` cluster end with this one."""
+    if node is not None and not (settings.cluster or "").startswith("local:"):
+        seconds = settings.cluster_leave_seconds
+        await leave_cluster(home, url, node.addresses.node_id, seconds, clock, report)
 
 
 def _ray(settings: Settings) -> list[Role]:

@@ -19,7 +19,7 @@ from sagehen.gateway.admission.params import (
     ParamsReader,
     make_parameter_check,
 )
-from sagehen.gateway.client.limits import ClientLimits, InvocationLimits
+from sagehen.gateway.client.limits import ClientLimits, InvocationLimits, LimitHits
 from sagehen.gateway.dispatch import RequestDispatcher
 from sagehen.gateway.gateway import Gateway, GatewayServer
 from sagehen.gateway.invocation.context import ActiveRequests, BodyMemory, InvocationContext
@@ -68,6 +68,45 @@ def _end_reason(home: Home, instance: RoutedInstance) -> str | None:
     return read_end(home.container_end(instance.instance_id), instance.run_id)
 
 
+def _make_context(
+    settings: "Settings",
+    home: Home,
+    secrets: Mapping[str, str],
+    clock: Clock,
+    rng: random.Random,
+    routes: Routes,
+    agent: Pool,
+    hits: LimitHits,
+    access_log: AccessLog | None,
+) -> InvocationContext:
+    models = ModelLeases(agent)
+    sessions = Sessions(home.sessions, clock)
+    errors = ErrorFactory(settings.account_id, settings.region, settings.partition or "")
+    verifier = Verifier(secrets, clock, settings.region)
+    limits = InvocationLimits.of(settings)
+
+    def admission(operation: Operation) -> Admission:
+        reader = ParamsReader(operation, make_parameter_check(operation))
+        return Admission(reader, verifier, routes, sessions, errors, rng.random)
+
+    return InvocationContext(
+        admission=admission(INVOKE),
+        stream_admission=admission(INVOKE_STREAM),
+        models=models,
+        sessions=sessions,
+        shadows=Shadows(settings, clock, rng.random, models, hits),
+        errors=errors,
+        active=ActiveRequests(limits, hits, clock),
+        body_memory=BodyMemory(settings.max_held_body_bytes),
+        limits=limits,
+        limit_hits=hits,
+        access_log=access_log,
+        monotonic=clock.monotonic,
+        end_reason=partial(_end_reason, home),
+        random=rng.random,
+    )
+
+
 def make_gateway(
     settings: "Settings",
     home: Home,
@@ -92,32 +131,8 @@ def make_gateway(
     peers = None if cluster is None else cluster.peers
     leader = Leader(clock)
     routes = Routes(home.routes, counters, clock, inflight, offline, starts, peers, leader.follow)
-    models = ModelLeases(agent)
-    sessions = Sessions(home.sessions, clock)
-    errors = ErrorFactory(settings.account_id, settings.region, settings.partition or "")
-    verifier = Verifier(secrets, clock, settings.region)
-    limits = InvocationLimits.of(settings)
-
-    def admission(operation: Operation) -> Admission:
-        reader = ParamsReader(operation, make_parameter_check(operation))
-        return Admission(reader, verifier, routes, sessions, errors, rng.random)
-
-    context = InvocationContext(
-        admission=admission(INVOKE),
-        stream_admission=admission(INVOKE_STREAM),
-        models=models,
-        sessions=sessions,
-        shadows=Shadows(settings, clock, rng.random, models, hits),
-        errors=errors,
-        active=ActiveRequests(limits, hits, clock),
-        body_memory=BodyMemory(settings.max_held_body_bytes),
-        limits=limits,
-        limit_hits=hits,
-        access_log=AccessLog(write, clock, hits) if settings.access_log else None,
-        monotonic=clock.monotonic,
-        end_reason=partial(_end_reason, home),
-        random=rng.random,
-    )
+    access_log = AccessLog(write, clock, hits) if settings.access_log else None
+    context = _make_context(settings, home, secrets, clock, rng, routes, agent, hits, access_log)
     # A control knows the endpoints of its own machine before it answers; a cluster's nodes are sent
     # their table, some time after they have started.
     is_ready = partial(_knows_endpoints, routes) if cluster is not None else lambda: True

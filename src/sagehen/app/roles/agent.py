@@ -2,6 +2,7 @@
 of a cluster."""
 
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.app import create_app
@@ -21,7 +22,24 @@ from sagehen.base.clock import SYSTEM
 from sagehen.base.user_environment import cuda_devices
 from sagehen.services.s3.storage.opening import LateObjectStore
 
+if TYPE_CHECKING:
+    from sagehen.app.roles.cluster_agent import ClusterMember
+
 __all__: list[str] = []
+
+
+def _make_fork_servers(start: Start, orphans: Orphans) -> ForkServers | None:
+    most, late = start.settings.fork_servers, start.settings.script_variables
+    return ForkServers(most, orphans, late, umask=start.umask) if most else None
+
+
+def _make_member(start: Start) -> "ClusterMember | None":
+    if not start.sockets:
+        return None
+    # Not imported on a machine of its own.
+    from sagehen.app.roles.cluster_agent import ClusterMember
+
+    return ClusterMember(start)
 
 
 async def _main(start: Start) -> None:
@@ -31,9 +49,7 @@ async def _main(start: Start) -> None:
     orphans.adopt()
     unwanted = unwanted_walls(start.settings)
     missing = await find_walls(frozenset(Wall) - unwanted.keys(), start.home.path, orphans)
-    most = start.settings.fork_servers
-    late = start.settings.script_variables
-    fork_servers = ForkServers(most, orphans, late, umask=start.umask) if most else None
+    fork_servers = _make_fork_servers(start, orphans)
     processes = ProcessLauncher(
         cgroups,
         orphans,
@@ -46,12 +62,7 @@ async def _main(start: Start) -> None:
     images = DockerLauncher(start.settings, start.home, orphans)
     if uses_docker(start.settings) or start.home.docker_id.exists():
         await images.clear()
-    member = None
-    if start.sockets:
-        # Not imported on a machine of its own.
-        from sagehen.app.roles.cluster_agent import ClusterMember
-
-        member = ClusterMember(start)
+    member = _make_member(start)
     agent = Agent(
         start.settings,
         start.home,

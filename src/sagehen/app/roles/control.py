@@ -102,8 +102,7 @@ class _Control:
         self._dispatcher = make_dispatcher(
             settings, start.home, *store, recorder.record, SYSTEM, leadership, self._access
         )
-        builder = StoreBuilder(settings)
-        self._builds = StoreBuilds(start.home.offline_results, builder.build, SYSTEM)
+        self._builds = StoreBuilds(start.home.offline_results, StoreBuilder(settings).build, SYSTEM)
         self._demand = CallDemand(SYSTEM, settings.serverless_idle_seconds)
         in_flight = InflightSums(start.home.inflight_table)
         on_nodes = self._cluster.requests.called if self._cluster else None
@@ -111,16 +110,6 @@ class _Control:
         self._loop = self._make_loop(start, recorder)
         self._observations = Observations(SYSTEM)
         self._sampler = self._make_sampler(recorder)
-        if self._cluster is not None:
-            leadership.on_change(self._sampler.change_leader)
-            self._cluster.fleet.on_nodes = self._loop.hint
-            self._cluster.on_relay_nodes = lambda: self._transforms.hint()
-            leadership.on_change(self._cluster.hint)
-        self._database.listen(ENDPOINTS_CHANGED, lambda _: self._loop.hint())
-        self._database.listen(REQUESTS_QUEUED, lambda _: self._dispatcher.hint())
-        self._demand.hint = self._loop.hint
-        self._builds.on_change = self._loop.hint
-        self._dispatcher.on_idle = self._loop.hint
         self.notices = Notices(
             start,
             self._database,
@@ -145,10 +134,23 @@ class _Control:
         self._jobs = self._make_job_loop()
         keys = load_credentials(start.home.credentials)
         self._transforms = self._make_transform_loop(start, keys)
-        for loop in (self._loop, self._jobs, self._transforms):
-            loop.owns_agent = self._cluster is None
         self._token = load_token(start.home.token)
         self._verifier = Verifier({keys.access_key: keys.secret_key}, SYSTEM, settings.region)
+        self._connect_hints()
+
+    def _connect_hints(self) -> None:
+        for loop in (self._loop, self._jobs, self._transforms):
+            loop.owns_agent = self._cluster is None
+        if self._cluster is not None:
+            self._leadership.on_change(self._sampler.change_leader)
+            self._cluster.fleet.on_nodes = self._loop.hint
+            self._cluster.on_relay_nodes = self._transforms.hint
+            self._leadership.on_change(self._cluster.hint)
+        self._database.listen(ENDPOINTS_CHANGED, lambda _: self._loop.hint())
+        self._database.listen(REQUESTS_QUEUED, lambda _: self._dispatcher.hint())
+        self._demand.hint = self._loop.hint
+        self._builds.on_change = self._loop.hint
+        self._dispatcher.on_idle = self._loop.hint
 
     def _make_cluster(self, start: Start) -> "ClusterParts | None":
         if start.settings.cluster is None:

@@ -88,17 +88,9 @@ class ClusterParts:
         self.nodes = ClusterNodes(
             routes=lambda: self.fleet.node_routes, leaving=lambda: self.fleet.leaving
         )
-        self.paths = NodePaths(
-            database,
-            self.fleet,
-            lambda record, epoch: self._client(record, lambda: epoch),
-            self._addresses.node_id,
-        )
-        self.logs = ClusterLogs(
-            database,
-            lambda: self.fleet.nodes,
-            lambda record, epoch: self._client(record, lambda: epoch),
-        )
+        node_id = self._addresses.node_id
+        self.paths = NodePaths(database, self.fleet, self._client_in_epoch, node_id)
+        self.logs = ClusterLogs(database, lambda: self.fleet.nodes, self._client_in_epoch)
         self.paths.routes += self.logs.routes
 
     @property
@@ -152,6 +144,9 @@ class ClusterParts:
     def _client(self, record: NodeRecord, epoch: Callable[[], int]) -> NodeClient:
         tls = Tls(self._context, server_name(record.node_id))
         return NodeClient(record.agent_address, tls, epoch, SYSTEM)
+
+    def _client_in_epoch(self, record: NodeRecord, epoch: int) -> NodeClient:
+        return self._client(record, lambda: epoch)
 
     def _leading_epoch(self) -> int:
         epoch = self._leadership.epoch

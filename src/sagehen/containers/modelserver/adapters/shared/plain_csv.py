@@ -60,9 +60,7 @@ def read_plain_rows(lines: bytes, columns: int, form: str) -> Numbers | None:
     if not _is_grid(kinds.take(last_marks), columns):
         return None
     ends = marks.take(last_marks)
-    starts = np.empty_like(ends)
-    starts[0] = 0
-    np.add(ends[:-1], 1, out=starts[1:])
+    starts = _starts(ends)
     # Before the very first mark stands the last one here, which is a newline.
     before = last_marks - 1
     has_dot = kinds.take(before) == _DOT
@@ -132,6 +130,14 @@ def _integers(digits: bytes, ends: _Integers, counts: _Integers) -> _Words | Non
             return None
         total = value if total is None else total + value * _WORD_POWERS[number]
     return total
+
+
+def _starts(ends: _Integers) -> _Integers:
+    """Returns where each cell begins: behind the end of the one before."""
+    starts = np.empty_like(ends)
+    starts[0] = 0
+    np.add(ends[:-1], 1, out=starts[1:])
+    return starts
 
 
 def _scaled(integers: _Words, decimals: _Integers | None) -> NDArray[np.float64]:
