@@ -51,25 +51,32 @@ class Node:
         self.servers: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
+        self.gateways = [self._start_gateway(row) for row in range(len(self.public))]
+
+    def restart_gateway(self, row: int) -> None:
+        """Does what the supervisor does for one that was killed."""
+        self.gateways[row].wait()
+        self.gateways[row] = self._start_gateway(row)
+
+    def _start_gateway(self, row: int) -> subprocess.Popen[bytes]:
         settings = settings_of(self.home.path, access_log=False, gateways=len(self.public))
-        for row, public in enumerate(self.public):
-            descriptors = [public.fileno(), self.peer.fileno()]
-            gateway = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "sagehen.app.roles.gateway",
-                    f"--parent={os.getpid()}",
-                    *(f"--socket={descriptor}" for descriptor in descriptors),
-                    f"--number={row}",
-                ],
-                stdin=subprocess.PIPE,
-                pass_fds=descriptors,
-            )
-            assert gateway.stdin is not None
-            gateway.stdin.write(pickle_settings(settings))
-            gateway.stdin.close()
-            self.gateways.append(gateway)
+        descriptors = [self.public[row].fileno(), self.peer.fileno()]
+        gateway = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "sagehen.app.roles.gateway",
+                f"--parent={os.getpid()}",
+                *(f"--socket={descriptor}" for descriptor in descriptors),
+                f"--number={row}",
+            ],
+            stdin=subprocess.PIPE,
+            pass_fds=descriptors,
+        )
+        assert gateway.stdin is not None
+        gateway.stdin.write(pickle_settings(settings))
+        gateway.stdin.close()
+        return gateway
 
     def add_model(self, script: str, **environment: str) -> str:
         """Starts a model server; returns its address."""

@@ -44,13 +44,15 @@ class PeerNode:
         self.address = address
         self.clock = clock
         self.is_lost = False
-        """the link broke or could not be opened, and is not open again"""
+        """it is silent or cannot be reached: requests that only it can take are refused"""
         self.reservations: dict[int, tuple[QueuePeers, RemotePool]] = {}
         self.pools: dict[int, RemotePool] = {}
         """by route"""
         self._queues: dict[int, QueuePeers] = {}
         self._routes: dict[int, bytes] = {}
         self._silent_looks = 0
+        self._opened_at: float | None = None
+        """when the link was opened, while it is open"""
         self._retry_seconds = FIRST_RETRY_SECONDS
         self._retry: asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -106,6 +108,7 @@ class PeerNode:
     def opened(self) -> None:
         self.is_lost = False
         self._silent_looks = 0
+        self._opened_at = self.clock.monotonic()
         self._retry_seconds = FIRST_RETRY_SECONDS
         stream = self._client.stream
         assert stream is not None
@@ -115,15 +118,26 @@ class PeerNode:
 
     def lost(self) -> None:
         """The link broke, or cannot be opened."""
-        self.is_lost = True
+        # It ends with one of the node's gateways; another may take the next link at once.
+        may_open = self._has_lasted() and self._silent_looks < LOST_AFTER
+        self._opened_at = None
+        self.is_lost = not may_open
         self._set_away(True)
         self.reservations.clear()
         for route, queue in list(self._queues.items()):
             queue.lost(self.pools[route])
         if not self._is_closed and self._retry is None:
             loop = asyncio.get_running_loop()
+            if may_open:
+                self._retry = loop.call_later(0, self._open_again)
+                return
             self._retry = loop.call_later(self._retry_seconds, self._open_again)
             self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
+
+    def _has_lasted(self) -> bool:
+        """Whether a link is lost that was open for a while: others are not tried again at once."""
+        opened_at, now = self._opened_at, self.clock.monotonic()
+        return opened_at is not None and now - opened_at >= FIRST_RETRY_SECONDS
 
     def _open_again(self) -> None:
         self._retry = None

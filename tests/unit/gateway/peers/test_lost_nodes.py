@@ -96,6 +96,35 @@ async def test_a_node_comes_back(nodes, echo, eventually):
     assert (await nodes[0].invoke(b"again")).body == b"again"
 
 
+async def test_requests_wait_while_another_gateway_of_the_node_takes_the_link(
+    nodes, echo, eventually, monkeypatch
+):
+    monkeypatch.setattr(nodes_module, "FIRST_RETRY_SECONDS", 0)  # The link has lasted already.
+    await nodes.start(2)
+    answer, asked = held()
+    let_go = asyncio.Event()
+
+    async def answer_later(request):
+        if request.body == b"held":
+            return await answer(request)
+        await let_go.wait()
+        return echo(request)
+
+    fake = await nodes[1].fake(answer_later)
+    nodes.route(nodes.variant(nodes.instance(1, fake, slots=1)))
+    await nodes.are_linked()
+    call = asyncio.create_task(nodes[0].invoke(b"held"))
+    await eventually(lambda: asked)
+    waiting = asyncio.create_task(nodes[0].invoke(b"waits"))
+    await eventually(lambda: nodes[0].gateway._routes.queued == 1)
+    for connection in tuple(nodes[1].gateway._cluster._door.connections):
+        connection.abort()
+    assert (await call).status == 424
+    let_go.set()
+    assert (await waiting).body == b"waits"
+    assert (await nodes[0].invoke(b"new")).body == b"new"
+
+
 async def test_a_node_that_hangs_is_noticed_and_cut_off(
     nodes, echo, eventually, monkeypatch, quick_looks
 ):
