@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -264,14 +263,14 @@ def prepare_node(
             control=_address(host, control.getsockname()[1]) if control is not None else "",
             version=__version__,
         )
-        _addresses_file(home).write_bytes(msgspec.json.encode(addresses))
+        home.node_addresses.write_bytes(msgspec.json.encode(addresses))
         yield NodeSetup(addresses, agent, peer, control)
 
 
 def read_addresses(home: Home) -> NodeAddresses:
     """Raises HomeError where this machine is no node of a cluster."""
     try:
-        return msgspec.json.decode(_addresses_file(home).read_bytes(), type=NodeAddresses)
+        return msgspec.json.decode(home.node_addresses.read_bytes(), type=NodeAddresses)
     except (OSError, msgspec.MsgspecError) as error:
         raise HomeError(f"{home.path} is not the home of a cluster's node.") from error
 
@@ -327,10 +326,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _addresses_file(home: Home) -> Path:
-    return home.cluster / "addresses.json"
 
 
 def _host_of(address: str) -> str:

@@ -69,6 +69,8 @@ async def _run(start: NodeStart, folder: Path, host: str) -> None:
     home = _prepare(start, Home(folder))
     with keeping_private() as umask, locked(home), ExitStack() as stack:
         take_keys(home, start.keys, start.token)
+        # Of the last run: its gateways know no endpoint before control sends them.
+        home.routes.unlink(missing_ok=True)
         home.cluster.mkdir(mode=0o700, exist_ok=True)
         write_secret(home.node_id, start.node_id.encode())
         listeners = stack.enter_context(listening(settings))

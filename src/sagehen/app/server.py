@@ -161,6 +161,7 @@ def choose_partition(settings: Settings) -> str:
 def _node_of(settings: Settings, home: Home, port: int) -> AbstractContextManager[NodeSetup | None]:
     """Joins the cluster that the settings name, if any."""
     if settings.cluster is None:
+        home.node_addresses.unlink(missing_ok=True)  # It may have been in a cluster before.
         return nullcontext()
     join_as_server(settings, home)
     return prepare_node(home, own_host(settings), port, settings.cluster_port)

@@ -181,6 +181,11 @@ class Home:
         return self.cluster / "node-id"
 
     @property
+    def node_addresses(self) -> Path:
+        """Holds where the node listens for the others; only a machine of a cluster has it."""
+        return self.cluster / "addresses.json"
+
+    @property
     def docker_id(self) -> Path:
         """Names the home on its containers of the Docker Engine."""
         return self.path / "docker-id"

@@ -10,6 +10,7 @@ import msgspec
 
 from sagehen.base.clock import Clock
 from sagehen.base.cluster_certificates import client_context, server_name
+from sagehen.base.errors import HomeError
 from sagehen.frame.container_relay import (
     ALPN,
     BROKEN_LENGTH,
@@ -77,7 +78,10 @@ class RelayConnector:
 
     def _tls(self, nodes: RelayNodes) -> ssl.SSLContext:
         if self._context is None:
-            self._context = client_context(Path(nodes.certificates))
+            try:
+                self._context = client_context(Path(nodes.certificates))
+            except HomeError as error:  # Callers take an OSError for a refusal.
+                raise ConnectionRefusedError(str(error)) from error
             self._context.set_alpn_protocols([ALPN])
         return self._context
 

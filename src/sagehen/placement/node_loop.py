@@ -64,6 +64,7 @@ class NodeLoop:
         self._wake = Wake()
         self._note_due = 0.0
         self._seen: frozenset[str] = frozenset()
+        self._written_epoch = 0
         self._silent_since: dict[str, float] = {}
         """monotonic: clocks of two machines may differ, and another control have led"""
         self._own_due = 0.0
@@ -97,6 +98,10 @@ class NodeLoop:
             self._silent_since.clear()
             await self._fleet.stand_down()
             return
+        if epoch != self._written_epoch:
+            # Before agents hear of it: they refuse whoever asks with an older one.
+            await in_thread(lambda: self._raise_epochs(epoch))
+            self._written_epoch = epoch
         # First: heartbeats keep the jobs of all nodes alive, and a source that is away, for example
         # because it died with the machine of the last leader, takes its time.
         await self._fleet.set_nodes(records)
@@ -130,6 +135,10 @@ class NodeLoop:
             await in_thread(lambda: self._put([new]))
         self._own_id, self._own_due = own.node_id, now + REGISTER_SECONDS
         return [new, *(each for each in records if each.node_id != own.node_id)]
+
+    def _raise_epochs(self, epoch: int) -> None:
+        with self._database.write() as connection:
+            store.raise_epochs(connection, epoch)
 
     def _put(self, records: Sequence[NodeRecord]) -> None:
         with self._database.write() as connection:

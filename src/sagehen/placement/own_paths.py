@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from sagehen.agent.messages import InstanceList
 from sagehen.base.concurrency import in_thread
-from sagehen.base.errors import Conflict, NotFound, SagehenError
+from sagehen.base.errors import Conflict, NotFound, SagehenError, Unavailable
 from sagehen.frame.container_specs import InstanceOwner
 from sagehen.frame.job_specs import JobList
 from sagehen.frame.nodes import NodeDescription
@@ -93,7 +93,7 @@ class NodePaths:
 
     async def _drain(self, request: OwnPathRequest, *, is_draining: bool) -> dict[str, Any]:
         node_id = request.path["id"]
-        if is_draining and not (await self._others_take_work(node_id))[0]:
+        if is_draining and not (await self._others_take_work(node_id)).do_answer:
             raise Conflict(
                 f"No other node takes work, so the instances on {node_id} could not move. Add a "
                 "node, or let a drained one take work: `sagehen cluster drain NODE --undo`. To "
@@ -109,23 +109,25 @@ class NodePaths:
 
     async def _leave(self, request: OwnPathRequest) -> dict[str, Any]:
         """Has the instances of endpoints move away, because the node's server stops. Its server
-        repeats the request until `instances` is 0, or `can_move` is false."""
+        repeats the request until `instances` is 0, or `can_move` is false. Raises Unavailable while
+        nodes that are needed do not answer."""
         node_id = request.path["id"]
-        can_move, view = await self._others_take_work(node_id)
+        others = await self._others_take_work(node_id)
         self.is_leaving = self.is_leaving or node_id == self._own_node_id
-        if can_move:
+        if others.own is None or (others.are_known and not others.do_answer):
+            raise Unavailable("Nodes of the cluster do not answer now.")
+        if others.do_answer:
             await in_thread(
                 lambda: self._change(
                     node_id, lambda connection: store.set_leaving(connection, node_id)
                 )
             )
-        instances = view.instances.instances if view is not None else ()
+        instances = others.own.instances.instances
         of_endpoints = sum(each.owner is InstanceOwner.ENDPOINT for each in instances)
-        return {"id": node_id, "instances": of_endpoints, "can_move": can_move}
+        return {"id": node_id, "instances": of_endpoints, "can_move": others.do_answer}
 
-    async def _others_take_work(self, node_id: str) -> "tuple[bool, _View | None]":
-        """Returns whether another node answers and takes new work, and the node's own answer.
-        Raises NotFound."""
+    async def _others_take_work(self, node_id: str) -> "_Others":
+        """Raises NotFound."""
         records = await in_thread(self._read)
         if node_id not in {record.node_id for record in records}:
             raise _unknown(node_id)
@@ -133,7 +135,8 @@ class NodePaths:
         views = await self._look_at(asked)
         answers = {record.node_id: view for record, view in zip(asked, views, strict=True) if view}
         own = answers.pop(node_id, None)
-        return bool(answers), own
+        are_known = any(each.node_id != node_id for each in asked)
+        return _Others(are_known, bool(answers), own)
 
     def _change(self, node_id: str, change: Callable[[Connection], bool]) -> None:
         with self._database.write() as connection:
@@ -152,6 +155,14 @@ class _View(NamedTuple):
     description: NodeDescription
     instances: InstanceList
     jobs: JobList
+
+
+class _Others(NamedTuple):
+    """The other nodes that take new work, and the own answer of the node that is asked about."""
+
+    are_known: bool
+    do_answer: bool
+    own: _View | None
 
 
 def _describe(record: NodeRecord, view: _View | None) -> dict[str, Any]:

@@ -85,8 +85,15 @@ def set_leaving(connection: Connection, node_id: str) -> bool:
 
 
 def note_seen(connection: Connection, node_ids: Iterable[str], epoch: int, now: float) -> None:
-    statement = update(NODES).where(NODES.c.node_id.in_(list(node_ids)))
+    seen = NODES.c.node_id.in_(list(node_ids))
+    # A later leader's epoch stays: this control may have been stopped for a while.
+    statement = update(NODES).where(seen, NODES.c.epoch <= epoch)
     connection.execute(statement.values(epoch=epoch, seen_at=now))
+
+
+def raise_epochs(connection: Connection, epoch: int) -> None:
+    """Writes the epoch of a new leader, by which all controls ask the nodes from now on."""
+    connection.execute(update(NODES).where(NODES.c.epoch < epoch).values(epoch=epoch))
 
 
 def forget(connection: Connection, node_id: str) -> bool:

@@ -168,3 +168,20 @@ async def test_a_source_that_is_away_ends_no_turn_for_good(house):
     del house.update
     await house.loop.turn()
     assert set(house.fleet.records) == {"own"}
+
+
+async def test_the_epoch_of_a_new_leader_is_written_before_agents_hear_it(house, monkeypatch):
+    house.change(store.put, node_record("a"))
+    heard = []
+    set_nodes = house.fleet.set_nodes
+
+    async def noted(records):
+        heard.append({row.epoch for row in house.rows().values()})
+        await set_nodes(records)
+
+    monkeypatch.setattr(house.fleet, "set_nodes", noted)
+    house.fleet.silent = {"a", "own"}
+    await house.loop.turn()
+    assert heard[0] == {3}
+    house.change(store.note_seen, ["a"], 2, 1e6)
+    assert house.rows()["a"].epoch == 3, "an earlier leader, which was stopped for a while"

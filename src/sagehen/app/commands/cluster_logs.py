@@ -29,7 +29,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_in_cluster(home: Home) -> bool:
     """Whether a server runs with this home, as a machine of a cluster."""
-    return home.node_id.exists() and home.address.exists()
+    return home.node_addresses.exists() and home.address.exists()
 
 
 def read_cluster_logs(

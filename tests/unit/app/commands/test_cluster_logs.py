@@ -158,7 +158,10 @@ def test_a_server_by_itself_reads_its_files(short_path: Path):
     home = prepare_home(short_path / "home")
     assert not is_in_cluster(home)
     home.cluster.mkdir()
-    home.node_id.write_text("a")
+    home.node_id.write_text("a")  # It stays when a machine has left its cluster.
+    home.node_addresses.write_text("{}")
     assert not is_in_cluster(home), "no server runs, so nobody can be asked"
     home.address.write_text("http://127.0.0.1:1")
     assert is_in_cluster(home)
+    home.node_addresses.unlink()
+    assert not is_in_cluster(home), "a machine of its own, whatever it was before"

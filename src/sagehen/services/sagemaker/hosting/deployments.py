@@ -239,15 +239,17 @@ class RunningCounts:
         versions = endpoints.versions(connection)
         with self._lock:
             known = self._counts
-        new = [name for name in versions if known.get(name, _UNKNOWN)[0] != versions[name]]
+        new = {name for name in versions if known.get(name, _UNKNOWN)[0] != versions[name]}
         if len(new) > MAX_READ_ALONE:
             records = endpoints.all(connection)
         else:
             records = endpoints.several(connection, new) if new else []
         read = {each.name: count_instances(each) for each in records}
-        counts = {name: read[name] if name in read else known[name][1] for name in versions}
+        # Another transaction may have deleted an endpoint since its version was read.
+        there = [name for name in versions if name in read or name not in new]
+        counts = {name: read[name] if name in read else known[name][1] for name in there}
         with self._lock:
-            self._counts = {name: (versions[name], counts[name]) for name in versions}
+            self._counts = {name: (versions[name], counts[name]) for name in there}
         return counts
 
 
