@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 5.0
 """for the request, which comes at once"""
+UNREAD_SECONDS = 600.0
+"""for the client to read the rest of an answer"""
 LINGER_SECONDS = 10.0
 """for the client to read the rest: it may be sending a body that nobody reads any more, and a
 connection that ends before that is read would take the rest with it"""
@@ -206,7 +208,9 @@ class _Relayed(asyncio.Protocol):
         self._container = None
         self._transport.write(END if in_order else BROKEN)
         self._transport.resume_reading()
-        self._linger()
+        self._phase = _Phase.LINGERING
+        # Control reads as fast as it writes outputs, and the object store may be away for minutes.
+        self._end_within(UNREAD_SECONDS)
 
     def _linger(self) -> None:
         self._phase = _Phase.LINGERING

@@ -12,7 +12,7 @@ connection from the loss of the way to it, which TLS does not.
 import struct
 from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -71,7 +71,7 @@ class RelayOutcome(StrEnum):
 
 
 class RelayRequest(msgspec.Struct, frozen=True, kw_only=True):
-    epoch: int
+    epoch: Annotated[int, msgspec.Meta(ge=0, lt=10**18)]
     """of the control that leads"""
     instance_id: str
     container: int

@@ -30,6 +30,8 @@ _SampleKey = tuple[str, ...]
 """metric name, endpoint, variant, instance"""
 _Recorded = tuple[str, dict[str, str], Statistics]
 
+MOST_MISSED = 30
+"""samples without a counter, after which it is forgotten"""
 _COUNTS = ("LoadedModelCount",)
 """gauges for which the last value is kept, as a mean count is meaningless"""
 
@@ -68,6 +70,8 @@ class HostUsage:
 
     def __init__(self) -> None:
         self._before: dict[_SampleKey, float] = {}
+        self._missed: dict[_SampleKey, int] = {}
+        """in how many samples a counter has been missing, as those of a node that is slow"""
 
     def samples_of(
         self, samples: Iterable[InstanceSample], counts_new: bool = True
@@ -86,7 +90,10 @@ class HostUsage:
         if not counts_new:
             self._before = {**growing, **self._before}
         yield from self._times(growing)
-        self._before = growing
+        missing = self._before.keys() - growing.keys()
+        missed = {key: self._missed.get(key, 0) + 1 for key in missing}
+        self._missed = {key: count for key, count in missed.items() if count <= MOST_MISSED}
+        self._before = {**{key: self._before[key] for key in self._missed}, **growing}
 
     def _times(self, growing: dict[_SampleKey, float]) -> Iterator[_Recorded]:
         for (name, *owner), now in growing.items():

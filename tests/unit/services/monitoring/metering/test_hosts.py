@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from sagehen.services.monitoring.metering.hosts import (
+    MOST_MISSED,
     HostUsage,
     ServerlessLimits,
     instance_gauges,
@@ -48,6 +49,16 @@ def test_timings_are_what_was_added_since() -> None:
     assert added(usage, 2, 10) == [(2, 10)]
     assert added(usage, 2, 10) == []
     assert added(usage, 3, 14) == [(1, 4)]
+
+
+def test_a_node_that_misses_a_sample_is_not_counted_again() -> None:
+    usage = HostUsage()
+    added(usage, 5, 50)
+    assert list(usage.samples_of([])) == []
+    assert added(usage, 6, 57) == [(1, 7)]
+    for _ in range(MOST_MISSED + 1):
+        assert list(usage.samples_of([])) == []
+    assert added(usage, 6, 57) == [(6, 57)], "counters of instances that are gone are forgotten"
 
 
 def test_a_restarted_agent_counts_from_zero() -> None:
