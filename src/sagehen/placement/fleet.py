@@ -125,7 +125,8 @@ class Fleet(NodeQuestions):
             node.node_id: NodeRoute(
                 peer_address=node.record.peer_address,
                 control_address=own.get(node.node_id, ""),
-                agent_address=node.record.agent_address,
+                # Agents ask those that have one for model data: not a machine that is gone.
+                agent_address=node.record.agent_address if node.is_alive else "",
             )
             for node in self.nodes
         }
@@ -223,9 +224,14 @@ class Fleet(NodeQuestions):
             self._clock,
             lambda key: key in self._assignments.workloads,
             self._learn,
-            self._settle,
+            self._note_change,
             self._settle_some,
         )
+
+    def _note_change(self) -> None:
+        """A node has come or gone, or has reported for the first time."""
+        self._settle()
+        self.on_nodes()
 
     def _learn(self, specs: RunningSpecs) -> None:
         workloads = self._assignments.workloads

@@ -404,6 +404,18 @@ async def test_every_other_node_gets_each_route_table_also_after_it_was_away(clu
     assert cluster.fleet.node_routes["b"] == NodeRoute(peer_address="b:2", agent_address="b:1")
 
 
+async def test_no_agent_is_sent_to_a_node_that_is_lost(cluster):
+    changes = []
+    await cluster.begin("a", "b")
+    cluster.fleet.on_nodes = lambda: changes.append(cluster.fleet.node_routes["b"].agent_address)
+    cluster.agents["b"].die()
+    await cluster.pass_time(5)
+    assert changes == [""]
+    cluster.agents["b"].restart()
+    await cluster.pass_time(3)
+    assert changes[-1] == "b:1"
+
+
 async def test_what_nodes_say_is_put_together(cluster):
     await cluster.begin("a", "b", "c")
     cluster.agents["c"].die()
