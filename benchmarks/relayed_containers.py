@@ -1,4 +1,4 @@
-"""What the way over another node's agent costs: processor time and time of a request.
+"""The cost of the way over another node's agent: processor time and time of a request.
 
 Both sides run as processes of their own on this machine: a container (a few lines, so that its own
 cost is small), the relay of its node, and the client, which is the one of asynchronous requests and

@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ pathlib.Path("/opt/ml/model/steps").write_text(str(step))
 """
 
 
-class _OneAfterTheOther(threading.Thread):
+class _OneAfterTheOther(threading.Thread, ABC):
     """Starts a job when the last one has ended, until the `with` block ends."""
 
     kind = ""
@@ -100,14 +101,14 @@ class _OneAfterTheOther(threading.Thread):
             self._ending.wait(0.5) or time.sleep(0.2)
         self.wrong.append(f"{name} has not ended within {SECONDS} s")
 
-    def _create(self, name: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _create(self, name: str) -> None: ...
 
-    def _status(self, name: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _status(self, name: str) -> str: ...
 
-    def _check(self, name: str) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _check(self, name: str) -> None: ...
 
 
 class TransformJobs(_OneAfterTheOther):

@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 
 class ArtifactOrigin(msgspec.Struct, frozen=True, kw_only=True):
-    """What other nodes and control need to know of an artifact; kept in a cluster only."""
+    """The version and digest by which other nodes and control know an artifact, in a cluster."""
 
     url: str
     digest: str

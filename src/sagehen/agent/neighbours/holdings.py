@@ -1,4 +1,4 @@
-"""What this node has on disk, as control and the keepers of directory entries are told."""
+"""Tells control, and the keepers of directory entries, which artifacts are on this node's disk."""
 
 import logging
 from collections import Counter, defaultdict

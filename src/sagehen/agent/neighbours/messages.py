@@ -31,7 +31,7 @@ class Holders(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldArtifacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node has on disk."""
+    """The artifacts that a node has on disk."""
 
     node_id: str
     artifacts: tuple[tuple[str, str], ...]

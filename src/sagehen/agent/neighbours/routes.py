@@ -1,4 +1,4 @@
-"""What a node's agent answers to those of other nodes: its artifacts, by name, and the directory
+"""The paths of an agent for the agents of other nodes: its artifacts, by name, and the directory
 entries that it keeps."""
 
 import asyncio

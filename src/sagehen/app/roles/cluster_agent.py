@@ -46,7 +46,7 @@ class _Logs:
 
 
 class ClusterMember:
-    """What the agent of a node has besides that of a machine of its own."""
+    """The parts of an agent that only a node of a cluster has."""
 
     def __init__(self, start: Start) -> None:
         self._home = start.home

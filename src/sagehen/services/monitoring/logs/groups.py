@@ -32,7 +32,7 @@ _DATA_LOG = ".data-log.log"
 
 
 class LogContext(Protocol):
-    """What is needed of a RequestContext; a node has this much of one."""
+    """The part of a RequestContext that logs need; a node has no more of one."""
 
     @property
     def settings(self) -> Settings: ...

@@ -1,4 +1,4 @@
-"""What a node of a cluster answers about the logs in its own home, for a control that asks all.
+"""Answers of a node of a cluster about the logs in its own home, for a control that asks all.
 
 The requests are CloudWatch's operations, with its parameters; their answers say as much more as it
 takes to merge those of several nodes.
