@@ -382,6 +382,28 @@ async def test_a_node_that_is_lost_is_cut_off(far):
     await eventually(lambda: far.is_left)
 
 
+async def test_the_rest_of_an_answer_waits_for_its_reader(far, monkeypatch):
+    """Control reads on when it has written what came before; the object store may be away."""
+    monkeypatch.setattr(container_relay, "LINGER_SECONDS", 0)  # Refusals are read at once.
+    size = 200_000
+
+    async def answer(reader, writer):
+        await reader.readexactly(1)
+        writer.write(bytes(size))
+
+    await far.container(answer)
+    talk = await far.talk()
+    talk.transport.pause_reading()
+    talk.transport.write(b"?")
+    (relayed,) = far.relay.connections
+    await eventually(lambda: relayed._phase is container_relay._Phase.LINGERING)
+    left = relayed._deadline.when() - asyncio.get_running_loop().time()
+    assert left > 300
+    talk.transport.resume_reading()
+    await eventually(lambda: len(talk.received) == size and talk.end)
+    assert talk.end[0] == "eof"
+
+
 async def test_who_leaves_ends_the_connection_to_the_container(far):
     ended = asyncio.Event()
 

@@ -187,3 +187,17 @@ def test_counts_are_those_of_the_state_whatever_was_read_before(server):
         "again": {"One": 2, "Two": 1},
         "later": {"One": 5},
     }
+
+
+def test_an_endpoint_that_is_deleted_meanwhile_does_not_count(server, monkeypatch):
+    """On PostgreSQL each statement sees what has been committed before it."""
+    running = RunningCounts.of(server.database)
+    with server.database.write() as connection:
+        endpoints.insert(connection, endpoint("One", 2))
+        assert set(running.read(connection)) == {"One"}
+        endpoints.update(connection, endpoint("One", 3, modified_at=1))
+        endpoints.insert(connection, endpoint("Two", 1))
+        monkeypatch.setattr(endpoints, "several", lambda connection, names: [])
+        assert running.read(connection) == {}
+        monkeypatch.undo()
+        assert set(running.read(connection)) == {"One", "Two"}

@@ -1,0 +1,72 @@
+"""A node that leaves the cluster, by the answers of the nodes."""
+
+import pytest
+
+from sagehen.base.errors import NotFound, Unavailable
+from sagehen.frame.own_paths.routes import OwnPathRequest
+from sagehen.placement import store
+from sagehen.placement.own_paths import NodePaths
+from support.clock import SteppedClock
+from support.node_agents import FakeNode, node_record, variant_spec
+
+
+class NoFleet:
+    """Of a control that does not lead."""
+
+    nodes = ()
+
+
+class Leaving:
+    def __init__(self, database):
+        self.database = database
+        self.agents = {}
+        self.paths = NodePaths(
+            database, NoFleet(), lambda record, epoch: self.agents[record.node_id], "own"
+        )
+
+    def add(self, node_id):
+        self.agents[node_id] = agent = FakeNode(node_id, SteppedClock())
+        with self.database.write() as connection:
+            store.put(connection, node_record(node_id))
+        return agent
+
+    def row(self, node_id):
+        with self.database.read() as connection:
+            return next(one for one in store.list_nodes(connection) if one.node_id == node_id)
+
+    async def leave(self, node_id="own"):
+        return await self.paths._leave(OwnPathRequest("PUT", {"id": node_id}, {}, b""))
+
+
+@pytest.fixture
+def leaving(database):
+    leaving = Leaving(database)
+    leaving.add("own").has(variant_spec("i-1"))
+    return leaving
+
+
+async def test_a_lone_node_may_stop_at_once(leaving):
+    assert await leaving.leave() == {"id": "own", "instances": 1, "can_move": False}
+    assert not leaving.row("own").is_leaving
+
+
+async def test_instances_move_where_another_node_answers(leaving):
+    leaving.add("other")
+    assert await leaving.leave() == {"id": "own", "instances": 1, "can_move": True}
+    assert leaving.row("own").is_leaving
+    leaving.agents["own"].end_instance("i-1")
+    assert (await leaving.leave())["instances"] == 0
+
+
+@pytest.mark.parametrize("away", ["own", "other"])
+async def test_an_answer_that_does_not_come_is_asked_for_again(leaving, away):
+    """A node that loads the instances which move may be slow: leaving does not end with that."""
+    leaving.add("other")
+    leaving.agents[away].die()
+    with pytest.raises(Unavailable):
+        await leaving.leave()
+
+
+async def test_an_unknown_node_is_refused(leaving):
+    with pytest.raises(NotFound, match="cluster status"):
+        await leaving.leave("nobody")
