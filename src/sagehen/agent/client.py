@@ -1,6 +1,7 @@
 """Control's client of this machine's agent, over its Unix socket, and of other machines' agents,
 over TLS."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +19,7 @@ from sagehen.agent.messages import (
     WarmRequest,
 )
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Invalid, NotFound, SagehenError, Unavailable
+from sagehen.base.errors import Invalid, NobodyListens, NotFound, SagehenError, Unavailable
 from sagehen.frame.container_specs import InstanceSpec
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
@@ -37,6 +38,8 @@ __all__ = ["AgentClient", "NodeClient"]
 
 TIMEOUT_SECONDS = 10.0
 """besides the requested wait"""
+REFUSED_SECONDS = 0.2
+"""a machine that refuses a connection does so at once"""
 
 _T = TypeVar("_T")
 
@@ -163,6 +166,7 @@ class NodeClient(AgentClient):
     def __init__(self, address: str, tls: Tls, epoch: Callable[[], int], clock: Clock) -> None:
         self._clock = clock
         self._epoch = epoch
+        self._address = address
         self._pool = Pool(f"tcp:{address}", clock, tls=tls)
 
     async def describe(self) -> NodeDescription:
@@ -172,9 +176,16 @@ class NodeClient(AgentClient):
         return self._decode(await self._request("GET", "/specs"), RunningSpecs)
 
     async def renew_lease(self, request: LeaseRequest, timeout_seconds: float) -> LeaseAnswer:
+        """Raises NobodyListens where it is certain that the agent has ended."""
         self._pool.close_idle(self._clock.monotonic())
         body = msgspec.json.encode(request)
-        return self._decode(await self._send("POST", "/lease", body, timeout_seconds), LeaseAnswer)
+        try:
+            answer = await self._send("POST", "/lease", body, timeout_seconds)
+        except Unavailable as error:
+            if await self._is_refused():
+                raise NobodyListens(f"Nobody listens at {self._address}.") from error
+            raise
+        return self._decode(answer, LeaseAnswer)
 
     async def models(self) -> ModelList:
         """Returns the model data that the node has on disk."""
@@ -191,6 +202,18 @@ class NodeClient(AgentClient):
 
     def close(self) -> None:
         self._pool.abort()
+
+    async def _is_refused(self) -> bool:
+        host, _, port = self._address.rpartition(":")
+        try:
+            async with asyncio.timeout(REFUSED_SECONDS):
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # includes TimeoutError
+            return False
+        writer.close()
+        return False
 
     async def _request(
         self, method: str, path: str, body: bytes = b"", *, wait_seconds: float = 0

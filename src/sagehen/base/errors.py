@@ -68,6 +68,10 @@ class Unavailable(SagehenError):
     """Impossible now; a later try may succeed."""
 
 
+class NobodyListens(Unavailable):
+    """The machine answers, but no process of it listens at the address."""
+
+
 class StateError(SagehenError):
     """The state is unusable: not reachable, damaged or of a newer version."""
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from sagehen import __version__
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Invalid, SagehenError
+from sagehen.base.errors import Invalid, NobodyListens, SagehenError
 from sagehen.frame.nodes import (
     AGENT_API_VERSIONS,
     LeaseAnswer,
@@ -26,6 +26,10 @@ log = logging.getLogger(__name__)
 BEAT_SECONDS = 1.0
 LOST_SECONDS = 4.0
 """without an answer"""
+REFUSED_SECONDS = 1.0
+"""of refused connections: the supervisor holds the agent's socket, so that all processes of the node
+have ended, and its endpoint instances with them"""
+REFUSED_BEAT_SECONDS = 0.25
 LEASE_SECONDS = 8.0
 """longer than a new leader takes to come, so that jobs outlive the death of control"""
 FENCED_SECONDS = LEASE_SECONDS + 1.0
@@ -51,6 +55,8 @@ class Heartbeat:
         self._on_change = on_change
         self._heard_at = clock.monotonic()
         """the last answer, or the beginning"""
+        self._refused_since: float | None = None
+        """since when each connection was refused"""
         self._answered_at: float | None = None
         """by the agent's clock"""
         self.requests = NodeRequests()
@@ -80,8 +86,12 @@ class Heartbeat:
                 check_versions(answer)
             except Invalid as error:
                 self._refuse(str(error))
+                self._refused_since = None
+            except NobodyListens:
+                if self._refused_since is None:
+                    self._refused_since = self._clock.monotonic()
             except SagehenError:
-                pass
+                self._refused_since = None
             except Exception:
                 log.exception("A heartbeat failed and is tried again.", extra=self._about())
             else:
@@ -113,7 +123,7 @@ class Heartbeat:
         is_new = answer.run_id != self.run_id or self.is_lost or not self.has_answered
         if self.is_lost:
             log.info("A node answers again.", extra=self._about())
-        self._heard_at = self._clock.monotonic()
+        self._heard_at, self._refused_since = self._clock.monotonic(), None
         self.run_id, self._answered_at = answer.run_id, answer.answered_at
         self.requests = answer.requests
         self.is_lost = self.is_fenced = False
@@ -122,22 +132,33 @@ class Heartbeat:
             self._on_change()
 
     def _look(self) -> None:
-        silent = self._clock.monotonic() - self._heard_at
-        is_lost, is_fenced = silent >= LOST_SECONDS, silent >= FENCED_SECONDS
+        now = self._clock.monotonic()
+        silent = now - self._heard_at
+        is_lost, is_fenced = now >= self._lost_at, silent >= FENCED_SECONDS
         if is_lost and not self.is_lost:
             log.warning("A node is lost.", extra=self._about() | {"silent_seconds": silent})
         if (is_lost, is_fenced) != (self.is_lost, self.is_fenced):
             self.is_lost, self.is_fenced = is_lost, is_fenced
             self._on_change()
 
+    @property
+    def _lost_at(self) -> float:
+        """When the node is lost, if it stays silent."""
+        silent_at = self._heard_at + LOST_SECONDS
+        if self._refused_since is None:
+            return silent_at
+        return min(silent_at, self._refused_since + REFUSED_SECONDS)
+
     def _pause(self, began: float) -> float:
         """Until the next beat, or the moment at which the node is lost or fenced."""
         now = self._clock.monotonic()
-        return max(0.0, min(began + BEAT_SECONDS, self._next_limit(now)) - now)
+        is_refused = self._refused_since is not None and not self.is_lost
+        beat = REFUSED_BEAT_SECONDS if is_refused else BEAT_SECONDS
+        return max(0.0, min(began + beat, self._next_limit(now)) - now)
 
     def _next_limit(self, now: float) -> float:
         """Returns when the node is lost or fenced, if it stays silent."""
-        limits = (self._heard_at + LOST_SECONDS, self._heard_at + FENCED_SECONDS)
+        limits = (self._lost_at, self._heard_at + FENCED_SECONDS)
         return min((at for at in limits if at > now), default=math.inf)
 
     def _about(self) -> dict[str, object]:

@@ -123,17 +123,26 @@ class NodeLoop:
         if any(each.node_id == self._own_id for each in records) and now < self._own_due:
             return records
         own = await self._describe_own()
+        # A server may be back before Ray: its node has the same room as before.
+        is_known = self._source is None or bool(own.ray_id)
         row = next((each for each in records if each.node_id == own.node_id), None)
         if row is None:
             new = msgspec.structs.replace(own, seen_at=self._clock.now())
         elif not self._own_id:  # this control has just started, perhaps with other addresses
-            is_draining, seen_at = row.is_draining, self._clock.now()
-            new = msgspec.structs.replace(own, is_draining=is_draining, seen_at=seen_at)
-        else:
+            new = msgspec.structs.replace(
+                own,
+                is_draining=row.is_draining,
+                seen_at=self._clock.now(),
+                resources=own.resources if is_known else row.resources,
+            )
+        elif is_known:
             new = msgspec.structs.replace(row, resources=own.resources, ray_id=own.ray_id)
+        else:
+            new = row
         if new != row:
             await in_thread(lambda: self._put([new]))
-        self._own_id, self._own_due = own.node_id, now + REGISTER_SECONDS
+        seconds = REGISTER_SECONDS if is_known else TURN_SECONDS
+        self._own_id, self._own_due = own.node_id, now + seconds
         return [new, *(each for each in records if each.node_id != own.node_id)]
 
     def _raise_epochs(self, epoch: int) -> None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sagehen.base.errors import Unavailable
+from sagehen.base.errors import NobodyListens, Unavailable
 from sagehen.frame.nodes import LeaseAnswer
 from sagehen.placement.heartbeat import FENCED_SECONDS, LEASE_SECONDS, LOST_SECONDS, Heartbeat
 from support.clock import SteppedClock
@@ -15,10 +15,13 @@ class Agent:
         self.clock = clock
         self.answers = True
         self.hangs = False
+        self.has_ended = False
         self.requests = []
 
     async def renew(self, request, timeout_seconds):
         self.requests.append(request)
+        if self.has_ended:
+            raise NobodyListens("ended")
         if self.hangs:
             await self.clock.sleep(timeout_seconds)
         if self.hangs or not self.answers:
@@ -88,6 +91,30 @@ async def test_a_silent_node_is_lost_within_five_seconds_and_fenced_later(
     await pass_time(clock, 3)
     assert beat.is_alive
     assert not beat.is_fenced
+
+
+async def test_a_node_at_which_nobody_listens_is_lost_after_a_second(beat, agent, clock):
+    await pass_time(clock, 3.5)
+    agent.has_ended = True
+    since = clock.monotonic()
+    while not beat.is_lost:
+        await pass_time(clock, 0.1)
+    assert 1 <= clock.monotonic() - since <= 2.2
+    await pass_time(clock, FENCED_SECONDS - 3)
+    assert not beat.is_fenced, "its jobs may have outlived it"
+    agent.has_ended = False
+    await pass_time(clock, 1.5)
+    assert beat.is_alive
+
+
+async def test_a_node_that_is_back_within_a_second_is_not_lost(beat, agent, clock):
+    await pass_time(clock, 3.5)
+    for _ in range(3):
+        agent.has_ended = True
+        await pass_time(clock, 1)
+        agent.has_ended = False
+        await pass_time(clock, 2)
+        assert beat.is_alive
 
 
 async def test_a_node_that_never_answers_is_lost_and_fenced_too(agent, clock):

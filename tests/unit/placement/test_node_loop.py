@@ -41,7 +41,7 @@ class House:
         self.clock = SteppedClock(now=1e6)
         self.fleet = Fleet()
         self.epoch = 3
-        self.own = node_record("own", has_control=True)
+        self.own = node_record("own", has_control=True, ray_id="r1")
         self.found = []
         self.loop = NodeLoop(
             database, self.fleet, lambda: self.epoch, self.describe, 600, self.clock, self
@@ -96,6 +96,20 @@ async def test_a_control_that_starts_again_leaves_its_node_drained(house):
     assert (row.agent_address, row.is_draining, row.is_leaving) == ("127.0.0.1:7", True, False)
     assert again.fleet.records["own"].is_draining
     assert not row.takes_work
+
+
+async def test_a_server_that_is_back_before_ray_has_the_room_that_it_had(house):
+    house.own = msgspec.structs.replace(house.own, resources=Resources(cpus=64))
+    await house.loop.turn()
+    again = House(house.database)
+    again.own = msgspec.structs.replace(again.own, ray_id="", resources=Resources(cpus=2))
+    await again.loop.turn()
+    assert again.fleet.records["own"].resources.cpus == 64
+    again.own = msgspec.structs.replace(again.own, ray_id="r2", resources=Resources(cpus=32))
+    again.clock.advance(1)
+    await again.loop.turn()
+    row = again.rows()["own"]
+    assert (row.resources.cpus, row.ray_id) == (32, "r2")
 
 
 async def test_the_leader_follows_the_table_until_it_leads_no_more(house):
