@@ -8,6 +8,7 @@ import contextlib
 import itertools
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -39,6 +40,7 @@ __all__ = ["Machine", "Machines", "NodeKill", "running_machines"]
 HOSTS = ("127.0.0.42", "127.0.0.43", "127.0.0.44")
 START_SECONDS = 400
 """for Ray's processes on a busy machine"""
+END_SECONDS = 60
 
 
 @dataclass
@@ -186,11 +188,7 @@ class Machines:
         pids = list(dict.fromkeys(pids))
         url, machine.url = machine.url, ""
         began = time.monotonic()
-        # First none of them goes on: else one would see another die, as on no machine that is lost.
-        for number in (signal.SIGSTOP, signal.SIGKILL):
-            for pid in pids:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+        _kill_all(pids)
         ended = time.monotonic()
         if machine.server is not None:
             machine.server.process.wait()
@@ -234,6 +232,24 @@ class AnyClient:
             return getattr(self._clients[url], name)(*args, **params)
 
         return call
+
+
+def _kill_all(pids: list[int]) -> None:
+    """Returns when all have ended: until then, the kernel takes connections for them."""
+    with ExitStack() as stack:
+        processes = []
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                processes.append(os.pidfd_open(pid))
+                stack.callback(os.close, processes[-1])
+        # First none of them goes on: else one would see another die, as on no machine that is lost.
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in processes:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(process, number)
+        for process in processes:
+            ready, _, _ = select.select([process], [], [], END_SECONDS)
+            assert ready, "a killed process does not end"
 
 
 def persistently(call: Callable[[], Any], seconds: float = 240) -> Any:
