@@ -68,6 +68,8 @@ class Heartbeat:
         """no job of this node runs any more"""
         self.refusal = ""
         """why control and the node do not understand each other, where they do not"""
+        self._is_untold = False
+        """a change that `on_change` has not taken in yet"""
 
     @property
     def has_answered(self) -> bool:
@@ -97,6 +99,7 @@ class Heartbeat:
             else:
                 self._note(answer)
             self._look()
+            self._tell()
             await self._clock.sleep(self._pause(began))
 
     def _request(self) -> LeaseRequest:
@@ -128,8 +131,7 @@ class Heartbeat:
         self.requests = answer.requests
         self.is_lost = self.is_fenced = False
         self.refusal = ""
-        if is_new:
-            self._on_change()
+        self._is_untold = self._is_untold or is_new
 
     def _look(self) -> None:
         now = self._clock.monotonic()
@@ -139,7 +141,19 @@ class Heartbeat:
             log.warning("A node is lost.", extra=self._about() | {"silent_seconds": silent})
         if (is_lost, is_fenced) != (self.is_lost, self.is_fenced):
             self.is_lost, self.is_fenced = is_lost, is_fenced
+            self._is_untold = True
+
+    def _tell(self) -> None:
+        """Calls `on_change` for a change. After an error it is called again with the next beat: a
+        heartbeat that ended would let the node's lease run out, or show the node as it was."""
+        if not self._is_untold:
+            return
+        try:
             self._on_change()
+        except Exception:
+            log.exception("A change of a node could not be taken in.", extra=self._about())
+        else:
+            self._is_untold = False
 
     @property
     def _lost_at(self) -> float:

@@ -160,3 +160,28 @@ async def test_a_node_of_a_version_that_control_does_not_understand_is_lost(cloc
     assert heartbeat.is_alive
     assert heartbeat.refusal == ""
     task.cancel()
+
+
+async def test_an_error_while_a_change_is_taken_in_does_not_end_the_heartbeat(agent, clock, caplog):
+    taken_in, faults = [], 2
+
+    def take_in():
+        nonlocal faults
+        if faults:
+            faults -= 1
+            raise RuntimeError("no room for another node")
+        taken_in.append((heartbeat.is_alive, heartbeat.is_lost))
+
+    heartbeat = Heartbeat("one", agent.renew, clock, take_in)
+    task = asyncio.create_task(heartbeat.run())
+    await pass_time(clock, 3.5)
+    assert len(agent.requests) == 4
+    assert taken_in == [(True, False)]
+    assert [each.getMessage() for each in caplog.records] == [
+        "A change of a node could not be taken in."
+    ] * 2
+
+    faults, agent.answers = 1, False
+    await pass_time(clock, LOST_SECONDS + 2)
+    assert taken_in == [(True, False), (False, True)]
+    task.cancel()
