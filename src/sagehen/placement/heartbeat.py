@@ -27,8 +27,8 @@ BEAT_SECONDS = 1.0
 LOST_SECONDS = 4.0
 """without an answer"""
 REFUSED_SECONDS = 1.0
-"""of refused connections: the supervisor holds the agent's socket, so that all processes of the node
-have ended, and its endpoint instances with them"""
+"""of refused connections: the supervisor holds the agent's socket, so that all processes of the
+node have ended, and its endpoint instances with them"""
 REFUSED_BEAT_SECONDS = 0.25
 LEASE_SECONDS = 8.0
 """longer than a new leader takes to come, so that jobs outlive the death of control"""

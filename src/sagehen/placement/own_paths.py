@@ -59,7 +59,8 @@ class NodePaths:
         ]
 
     async def status(self, request: OwnPathRequest) -> dict[str, Any]:
-        """Describes all known nodes; those that do not answer have no processes."""
+        """Describes all known nodes; those that do not answer have no processes. Only the control
+        that leads knows what waits for room, and whose version it does not understand."""
         records = await in_thread(self._read)
         views = await self._look_at(records)
         watched = {node.node_id: node for node in self._fleet.nodes}
@@ -67,7 +68,7 @@ class NodePaths:
         for node in nodes:
             if node["id"] in watched and watched[node["id"]].heartbeat.refusal:
                 node["state"] = "other version"
-        return {"nodes": nodes, "waiting": self._fleet.waiting}
+        return {"nodes": nodes, "waiting": self._fleet.waiting, "of_leader": bool(watched)}
 
     async def _look_at(self, records: list[NodeRecord]) -> "list[_View | None]":
         epoch = max((record.epoch for record in records), default=0)

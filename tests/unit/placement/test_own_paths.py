@@ -1,4 +1,6 @@
-"""A node that leaves the cluster, by the answers of the nodes."""
+"""The nodes of a cluster as a control shows them, and a node that leaves, by their answers."""
+
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +16,7 @@ class NoFleet:
     """Of a control that does not lead."""
 
     nodes = ()
+    waiting = ()
 
 
 class Leaving:
@@ -70,3 +73,31 @@ async def test_an_answer_that_does_not_come_is_asked_for_again(leaving, away):
 async def test_an_unknown_node_is_refused(leaving):
     with pytest.raises(NotFound, match="cluster status"):
         await leaving.leave("nobody")
+
+
+def fleet_of(*node_ids, refusal=""):
+    """Of a control that leads."""
+    nodes = [
+        SimpleNamespace(
+            node_id=node_id, is_alive=not refusal, heartbeat=SimpleNamespace(refusal=refusal)
+        )
+        for node_id in node_ids
+    ]
+    return SimpleNamespace(nodes=nodes, waiting=[{"id": "i-9", "reason": "no room"}])
+
+
+@pytest.mark.parametrize(("refusal", "state"), [("", "ready"), ("speaks 7", "other version")])
+async def test_the_leader_says_what_waits_and_which_node_is_of_another_version(
+    leaving, refusal, state
+):
+    leaving.paths._fleet = fleet_of("own", refusal=refusal)
+    shown = await leaving.paths.status(OwnPathRequest("GET", {}, {}, b""))
+    assert [node["state"] for node in shown["nodes"]] == [state]
+    assert shown["waiting"] == [{"id": "i-9", "reason": "no room"}]
+    assert shown["of_leader"]
+
+
+async def test_a_standby_says_that_it_does_not_know_what_waits(leaving):
+    shown = await leaving.paths.status(OwnPathRequest("GET", {}, {}, b""))
+    assert [node["state"] for node in shown["nodes"]] == ["ready"]
+    assert not shown["of_leader"]

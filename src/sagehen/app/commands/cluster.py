@@ -24,7 +24,7 @@ cluster_app = typer.Typer(help="The machines of a cluster.", no_args_is_help=Tru
 LOOK_SECONDS = 0.5
 LONGEST_AWAY_SECONDS = 60.0
 """while another control takes over, or a server starts again"""
-_IN_JSON = ("id", "address", "head", "instances", "pids")
+_IN_JSON = ("id", "address", "head", "state", "version", "instances", "jobs", "pids")
 
 
 @cluster_app.command("status")
@@ -37,7 +37,8 @@ def show_nodes(
         nodes = answer["nodes"]
         if as_json:
             shown = [{name: node[name] for name in _IN_JSON} for node in nodes]
-            sys.stdout.write(json.dumps({"nodes": shown}, indent=2) + "\n")
+            told = {"nodes": shown, "waiting": answer["waiting"]}
+            sys.stdout.write(json.dumps(told, indent=2) + "\n")
         else:
             out.print(_table(nodes))
             for line in _waiting(answer):
@@ -107,6 +108,8 @@ def _report(text: str) -> None:
 
 
 def _waiting(answer: dict[str, Any]) -> list[str]:
+    if not answer.get("of_leader", True):
+        return ["The control that leads does not answer now: what waits for room is not known."]
     return [
         f"{each['id']} waits for room on a node: {each['reason']}." for each in answer["waiting"]
     ]

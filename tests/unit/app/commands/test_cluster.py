@@ -1,0 +1,55 @@
+"""What `sagehen cluster` prints."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from sagehen.app.commands import cluster
+from sagehen.app.commands.cluster import cluster_app
+
+NODE = {
+    "id": "n1",
+    "address": "h:9000",
+    "head": True,
+    "state": "ready",
+    "version": "0.1",
+    "instances": ["i-1"],
+    "transform_instances": 0,
+    "jobs": [],
+    "pids": [7],
+}
+WAITING = {"id": "i-2", "reason": "no node has 8 vCPUs"}
+
+
+@pytest.fixture
+def show(monkeypatch, tmp_path):
+    """Runs `sagehen cluster status` with a server's answer."""
+
+    def run(answer, *arguments):
+        monkeypatch.setattr(cluster, "call_control", lambda home, path: answer)
+        result = CliRunner().invoke(
+            cluster_app, ["status", *arguments, "--home", str(tmp_path)], catch_exceptions=False
+        )
+        assert result.exit_code == 0
+        return result.output
+
+    return run
+
+
+def test_what_waits_is_printed_below_the_nodes(show):
+    answer = {"nodes": [NODE], "waiting": [WAITING], "of_leader": True}
+    assert "i-2 waits for room on a node: no node has 8 vCPUs." in show(answer)
+    shown = json.loads(show(answer, "--json"))
+    assert shown["waiting"] == [WAITING]
+    assert shown["nodes"][0]["state"] == "ready"
+
+
+def test_an_older_server_does_not_say_whether_it_leads(show):
+    answer = {"nodes": [NODE], "waiting": [WAITING]}
+    assert "i-2 waits" in show(answer)
+
+
+def test_without_a_leader_what_waits_is_not_known(show):
+    text = show({"nodes": [NODE], "waiting": [], "of_leader": False})
+    assert "what waits for room is not known" in " ".join(text.split())
