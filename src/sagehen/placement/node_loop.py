@@ -69,6 +69,8 @@ class NodeLoop:
         """monotonic: clocks of two machines may differ, and another control have led"""
         self._own_due = 0.0
         self._own_id = ""
+        self.on_own: Callable[[NodeRecord], None] = lambda record: None
+        """called with this machine's row in each turn"""
         database.listen(NODES_CHANGED, lambda _: self.hint())
 
     def hint(self) -> None:
@@ -94,6 +96,7 @@ class NodeLoop:
     async def turn(self) -> None:
         epoch = self._epoch()
         records = await self._register(await in_thread(self._read))
+        self.on_own(next(each for each in records if each.node_id == self._own_id))
         if epoch is None:
             self._silent_since.clear()
             await self._fleet.stand_down()

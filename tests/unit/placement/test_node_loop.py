@@ -74,7 +74,7 @@ async def test_each_control_keeps_its_own_row(house):
     await house.loop.turn()
     assert set(house.rows()) == {"own"}
     assert house.fleet.records is None, "another control leads"
-    house.change(store.set_draining, "own", True)
+    house.change(store.set_draining, "own")
     house.own = msgspec.structs.replace(house.own, resources=Resources(cpus=1))
     house.clock.advance(11)
     await house.loop.turn()
@@ -87,7 +87,7 @@ async def test_each_control_keeps_its_own_row(house):
 
 async def test_a_control_that_starts_again_leaves_its_node_drained(house):
     await house.loop.turn()
-    house.change(store.set_draining, "own", True)
+    house.change(store.set_draining, "own")
     house.change(store.set_leaving, "own")
     again = House(house.database)
     again.own = msgspec.structs.replace(again.own, agent_address="127.0.0.1:7")
@@ -96,6 +96,17 @@ async def test_a_control_that_starts_again_leaves_its_node_drained(house):
     assert (row.agent_address, row.is_draining, row.is_leaving) == ("127.0.0.1:7", True, False)
     assert again.fleet.records["own"].is_draining
     assert not row.takes_work
+
+
+async def test_each_turn_shows_the_own_row_as_it_was_read(house):
+    shown = []
+    house.loop.on_own = lambda row: shown.append(row.is_leaving)
+    await house.loop.turn()
+    house.change(store.set_leaving, "own")
+    await house.loop.turn()
+    house.change(store.set_serving, "own")
+    await house.loop.turn()
+    assert shown == [False, True, False]
 
 
 async def test_a_server_that_is_back_before_ray_has_the_room_that_it_had(house):
@@ -117,7 +128,7 @@ async def test_the_leader_follows_the_table_until_it_leads_no_more(house):
     await house.loop.turn()
     assert set(house.fleet.records) == {"own", "a"}
     assert house.rows()["a"].epoch == 3
-    house.change(store.set_draining, "a", True)
+    house.change(store.set_draining, "a")
     await house.loop.turn()
     assert house.fleet.records["a"].is_draining
     house.epoch = None

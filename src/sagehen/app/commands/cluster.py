@@ -11,7 +11,7 @@ from urllib.parse import quote
 import typer
 from rich.table import Table
 
-from sagehen.app.commands.control_client import call_control
+from sagehen.app.commands.control_client import call_control, call_server
 from sagehen.base.config import load_settings
 from sagehen.base.errors import Unavailable
 from sagehen.base.home import Home
@@ -73,6 +73,9 @@ def leave(
     seconds: Annotated[
         float | None, typer.Option(help="The longest wait; default: cluster_leave_seconds.")
     ] = None,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Let the node take new work again: it does not stop.")
+    ] = False,
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -88,6 +91,10 @@ def leave(
         addresses = read_addresses(folder)
         longest = settings.cluster_leave_seconds if seconds is None else seconds
         url, node_id = f"http://{addresses.gateway}", addresses.node_id
+        if undo:
+            call_server(url, folder, f"cluster/nodes/{quote(node_id, safe='')}/serve", "PUT")
+            out.print(f"The node {node_id} takes new work.", markup=False)
+            return
         work = leave_cluster(folder, url, node_id, longest, SYSTEM, _report)
         asyncio.run(work)
 

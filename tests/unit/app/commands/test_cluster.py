@@ -5,6 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from sagehen.app import cluster as app_cluster
+from sagehen.app.cluster import NodeAddresses
 from sagehen.app.commands import cluster
 from sagehen.app.commands.cluster import cluster_app
 
@@ -53,3 +55,18 @@ def test_an_older_server_does_not_say_whether_it_leads(show):
 def test_without_a_leader_what_waits_is_not_known(show):
     text = show({"nodes": [NODE], "waiting": [], "of_leader": False})
     assert "what waits for room is not known" in " ".join(text.split())
+
+
+def test_leaving_is_undone_at_the_own_server(monkeypatch, tmp_path):
+    asked = []
+    addresses = NodeAddresses(
+        node_id="node 1", agent="h:1", peer="h:2", gateway="10.0.0.7:9000", control="h:3"
+    )
+    monkeypatch.setattr(app_cluster, "read_addresses", lambda home: addresses)
+    monkeypatch.setattr(
+        cluster, "call_server", lambda url, home, path, method: asked.append((url, path, method))
+    )
+    result = CliRunner().invoke(cluster_app, ["leave", "--undo", "--home", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert asked == [("http://10.0.0.7:9000", "cluster/nodes/node%201/serve", "PUT")]
+    assert "takes new work" in result.output
