@@ -33,7 +33,7 @@ class ReceivedStream:
     """A stream that is read once; counts and hashes its bytes.
 
     Args:
-        read: of a source of bytes; empty at its end.
+        read: returns some bytes, at most as many as asked for; none at the end.
         is_cancelled: ends the reading with NeighbourError.
     """
 
@@ -54,6 +54,15 @@ class ReceivedStream:
         return self._position
 
     def read(self, size: int) -> bytes:
+        """Returns fewer than `size` bytes at the end only."""
+        parts = []
+        while size > 0 and (data := self._read_some(size)):
+            parts.append(data)
+            size -= len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read_some(self, size: int) -> bytes:
+        # Looked at with each piece that comes: a trickle would fill `size` only in hours.
         if self._is_cancelled():
             raise NeighbourError("it is not wanted any more")
         data = self._read(size)
@@ -107,7 +116,7 @@ def download(
                 response.begin()
                 if response.status != 200:
                     raise NeighbourError(f"it answered with HTTP {response.status}")
-                stream = ReceivedStream(response.read, monotonic, cancelled.is_set)
+                stream = ReceivedStream(response.read1, monotonic, cancelled.is_set)
                 unpacked = unpack_plain(cast("BinaryIO", stream), folder, max_bytes=max_bytes)
                 stream.check_digest(digest)
     except OSError as error:

@@ -90,7 +90,7 @@ class ClusterMember:
             self._models,
             partial(count_requests, routes, self._node_id, outstanding),
             [log_route(self._logs)],
-            neighbour_routes(agent.artifacts, self._directory, self.fetcher.waits_for),
+            neighbour_routes(agent.artifacts, self._directory, self.fetcher.waiting),
         )
         announcer = Announcer(agent.artifacts, self._nodes, self._calls, self._directory, SYSTEM)
         tasks = [
