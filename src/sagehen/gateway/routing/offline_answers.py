@@ -182,7 +182,7 @@ class OfflineStores:
         return None if route is None else self._opened.get(route)
 
     def _open(self, route: OfflineRoute) -> OfflineAnswers | None:
-        """Returns None for a broken or missing store; it is tried again with the next route table."""
+        """Returns None for a broken or missing store, which the next route table tries again."""
         path = self._folder / route.file
         if not path.exists():
             # On a node of a cluster, the agent copies it, and has the table read again.
