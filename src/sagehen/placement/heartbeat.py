@@ -79,6 +79,12 @@ class Heartbeat:
     def is_alive(self) -> bool:
         return self.has_answered and not self.is_lost
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether all processes of the node have ended for sure: nobody listens at its address, and
+        its jobs' lease has run out."""
+        return self.is_fenced and self._refused_since is not None
+
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:

@@ -87,6 +87,7 @@ async def test_a_silent_node_is_lost_within_five_seconds_and_fenced_later(
     assert clock.monotonic() - since < 5
     await pass_time(clock, FENCED_SECONDS - 4.5)
     assert beat.is_fenced
+    assert not beat.has_ended, "it may be cut off, or hang"
     agent.answers, agent.hangs = True, False
     await pass_time(clock, 3)
     assert beat.is_alive
@@ -102,6 +103,9 @@ async def test_a_node_at_which_nobody_listens_is_lost_after_a_second(beat, agent
     assert 1 <= clock.monotonic() - since <= 2.2
     await pass_time(clock, FENCED_SECONDS - 3)
     assert not beat.is_fenced, "its jobs may have outlived it"
+    assert not beat.has_ended
+    await pass_time(clock, 3)
+    assert beat.has_ended
     agent.has_ended = False
     await pass_time(clock, 1.5)
     assert beat.is_alive
