@@ -56,6 +56,8 @@ class RelayConnector:
         way = _RelayedConnection(container.node_id, agent_address, make, self._open.discard)
         try:
             await self._reach(way, nodes)
+        except OSError:  # An untrusted certificate is a ValueError, too.
+            raise
         except (ValueError, OverflowError) as error:  # Callers take an OSError for a refusal.
             raise ConnectionRefusedError(
                 f"The node {container.node_id} has the address {agent_address!r}: {error}"
