@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import boto3
 import pytest
@@ -12,7 +13,7 @@ from botocore.exceptions import ClientError
 
 from support.cli import run_command
 from support.cluster import ROOM, cluster_status, node_maker
-from support.deploy import ROLE, Deployer
+from support.deploy import IMAGE, ROLE, Deployer
 from support.traffic import traffic
 
 
@@ -313,6 +314,51 @@ while step < 40:
     kept.write_text(str(step))
 pathlib.Path("/opt/ml/model/steps").write_text(str(step))
 """
+
+
+def test_each_node_answers_from_offline_results(head, nodes, deploy, wait_until):
+    deploy.s3.create_bucket(Bucket="results-of-nodes")
+    deploy.s3.put_object(
+        Bucket="results-of-nodes", Key="job/part-0.csv.out", Body=b"a,0.1\nb,0.2\n"
+    )
+    variable = "SAGEHEN_OFFLINE_RESULTS"
+    environment = {
+        variable: "s3://results-of-nodes/job/",
+        f"{variable}_KEY": "0",
+        f"{variable}_ONLY": "true",
+    }
+    deploy.sagemaker.create_model(
+        ModelName="known",
+        ExecutionRoleArn=ROLE,
+        PrimaryContainer={"Image": IMAGE, "Environment": environment},
+    )
+    variant = {
+        "VariantName": "all",
+        "ModelName": "known",
+        "InstanceType": "ml.m5.large",
+        "InitialInstanceCount": 1,
+    }
+    deploy.sagemaker.create_endpoint_config(
+        EndpointConfigName="known", ProductionVariants=[variant]
+    )
+    deploy.sagemaker.create_endpoint(EndpointName="known", EndpointConfigName="known")
+    assert deploy.settled("known")["EndpointStatus"] == "InService"
+    (store,) = (head.home / "offline-results").glob("*.db")
+    for node in nodes:
+        wait_until(lambda node=node: (node.home.offline_results / store.name).exists())
+        there = client_of(head, f"http://{node.addresses['gateway']}", "sagemaker-runtime")
+
+        def is_answered(there=there):
+            with suppress(ClientError):
+                answer = there.invoke_endpoint(
+                    EndpointName="known", Body=b"b,1,2", ContentType="text/csv"
+                )
+                return answer["Body"].read() == b"0.2\n"
+            return False
+
+        # The table is read again a moment after the copy is there.
+        wait_until(is_answered)
+    deploy.sagemaker.delete_endpoint(EndpointName="known")
 
 
 def test_a_job_goes_on_elsewhere_from_its_checkpoint(head, nodes, deploy, gates, wait_until):

@@ -4,7 +4,6 @@ import statistics
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from support.killed_machines import NodeKill
 from support.machine_jobs import TrainingJobs, TransformJobs
@@ -12,6 +11,8 @@ from support.machine_traffic import Call, Traffic, reason, twice_begun
 from support.sure_endpoint import Told
 
 __all__ = ["Round", "report"]
+
+_Row = tuple[str, object]
 
 
 @dataclass(frozen=True)
@@ -55,19 +56,51 @@ def report(
     trainings: TrainingJobs,
     ends: Counter[str],
 ) -> str:
+    """Returns Markdown."""
     kills = [each.kill for each in rounds]
     begun = traffic.begun()
     reasons = [reason(call, kills, begun) for call in traffic.errors()]
-    explained = Counter(each.partition(": ")[2] for each in reasons if each is not None)
-    lost = [name for name, why in wrong if "0 objects" in why or "of 0 ids" in why]
-    doubled = [name for name, why in wrong if name not in lost]
-    calls = sum(map(len, traffic.calls))
-    back = sorted(each.back_seconds for each in rounds)
-    rows: list[tuple[str, Any]] = [
-        ("kills", len(rounds)),
+    rows = [
+        *_kill_rows(kills),
+        *_work_rows(told, wrong, transforms, trainings, ends),
+        *_traffic_rows(rounds, traffic, reasons),
+    ]
+    lines = [
+        f"- Three Ray nodes, two with a control, on one machine; PostgreSQL; seed {seed}",
+        "",
+        "| what | |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in rows),
+        "",
+        *_lines_of_rounds(rounds, reasons),
+    ]
+    for call, why in zip(traffic.errors(), reasons, strict=True):
+        if why is None:
+            lines.append(f"\nUnexplained: {call}, begun in {begun.get(call.body)}")
+    for line in (*wrong[:20], *transforms.wrong, *trainings.wrong):
+        lines.append(f"\nWrong: {line}")
+    return "\n".join(lines) + "\n"
+
+
+def _kill_rows(kills: Sequence[NodeKill]) -> list[_Row]:
+    return [
+        ("kills", len(kills)),
         ("of the leading control's node", sum(kill.led for kill in kills)),
         ("of the node with Ray's head", sum(kill.had_ray_head for kill in kills)),
         ("processes killed", sum(kill.processes for kill in kills)),
+    ]
+
+
+def _work_rows(
+    told: Told,
+    wrong: list[tuple[str, str]],
+    transforms: TransformJobs,
+    trainings: TrainingJobs,
+    ends: Counter[str],
+) -> list[_Row]:
+    lost = [name for name, why in wrong if "0 objects" in why or "of 0 ids" in why]
+    doubled = [name for name, why in wrong if name not in lost]
+    return [
         ("asynchronous requests accepted", len(told.accepted)),
         ("lost", len(set(lost))),
         ("duplicated or wrong", len(set(doubled))),
@@ -87,7 +120,16 @@ def report(
             "ends of jobs that were told other than once",
             sum(ends[name] != 1 for name in (*transforms.names, *trainings.names)),
         ),
-        ("synchronous requests", calls),
+    ]
+
+
+def _traffic_rows(
+    rounds: Sequence[Round], traffic: Traffic, reasons: Sequence[str | None]
+) -> list[_Row]:
+    explained = Counter(each.partition(": ")[2] for each in reasons if each is not None)
+    back = sorted(each.back_seconds for each in rounds)
+    return [
+        ("synchronous requests", sum(map(len, traffic.calls))),
         ("errors", len(reasons)),
         *((f"errors: {name}", count) for name, count in sorted(explained.items())),
         ("errors that no kill explains", reasons.count(None)),
@@ -97,13 +139,10 @@ def report(
         ("max", f"{back[-1]:.2f}"),
         ("longest right answer, s", f"{traffic.longest_of_right():.2f}"),
     ]
+
+
+def _lines_of_rounds(rounds: Sequence[Round], reasons: Sequence[str | None]) -> list[str]:
     lines = [
-        f"- Three Ray nodes, two with a control, on one machine; PostgreSQL; seed {seed}",
-        "",
-        "| what | |",
-        "|---|---|",
-        *(f"| {name} | {value} |" for name, value in rows),
-        "",
         "| kill | node | led | Ray's head | down, s | traffic back, s | all back, s | errors |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -115,9 +154,4 @@ def report(
             f"{'yes' if kill.had_ray_head else ''} | {each.down_seconds:.1f} | "
             f"{each.back_seconds:.2f} | {each.whole_seconds:.1f} | {own} |"
         )
-    for call, why in zip(traffic.errors(), reasons, strict=True):
-        if why is None:
-            lines.append(f"\nUnexplained: {call}, begun in {begun.get(call.body)}")
-    for line in (*wrong[:20], *transforms.wrong, *trainings.wrong):
-        lines.append(f"\nWrong: {line}")
-    return "\n".join(lines) + "\n"
+    return lines

@@ -5,6 +5,8 @@
 A standby's gateways report their calls in this way, and whoever asks a standby for the status or
 the metrics gets those of the whole cluster. A control that was passed a request and does not lead
 (any more) refuses it: nothing counts as reported that the leader has not read.
+
+The nodes of the cluster are the exception: without a leader, each control shows those it can see.
 """
 
 from collections.abc import Callable
@@ -35,8 +37,12 @@ OF_LEADER = (
     "/_sagehen/status",
 )
 """beginnings of the paths whose answers are in the leader's memory"""
+NODES = "/_sagehen/cluster"
+"""answered by the leader, or else by each control: it is needed most while nobody leads"""
 REPORT_SECONDS = 1.5
 """less than gateways wait before they repeat a report"""
+NODES_SECONDS = 5.0
+"""with a control's own answer, less than the command line waits"""
 TIMEOUT_SECONDS = 10.0
 LARGEST_BODY_BYTES = 16 * 2**20
 
@@ -64,10 +70,14 @@ class LeaderRelay:
         """Returns an application in front of `app`, which answers what the leader need not."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            if self._is_leader() or not scope["path"].startswith(OF_LEADER):
-                await app(scope, receive, send)
-            else:
-                await (await self._answer(Request(scope, receive)))(scope, receive, send)
+            path = scope["path"]
+            response: Response | None = None
+            if not self._is_leader():
+                if path == NODES:
+                    response = await self._answer_nodes(Request(scope, receive))
+                elif path.startswith(OF_LEADER):
+                    response = await self._answer(Request(scope, receive))
+            await (app if response is None else response)(scope, receive, send)
 
         return answer
 
@@ -79,7 +89,10 @@ class LeaderRelay:
         try:
             if PASSED_ON in request.headers:
                 raise Unavailable("This control does not lead.")
-            answer = await self._pass_on(request)
+            body = await whole_body(request, LARGEST_BODY_BYTES)
+            is_report = request.url.path.startswith("/_sagehen/internal/")
+            seconds = REPORT_SECONDS if is_report else TIMEOUT_SECONDS
+            return _response(await self._pass_on(request, body, seconds))
         except Invalid as error:
             return refusal(error)
         except Unavailable as error:
@@ -87,13 +100,20 @@ class LeaderRelay:
             return refusal(Unavailable(message))
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)
-        return Response(
-            answer.body, answer.status, media_type=answer.headers.get("content-type") or None
-        )
 
-    async def _pass_on(self, request: Request) -> LocalAnswer:
+    async def _answer_nodes(self, request: Request) -> Response | None:
+        """Returns None where the leader does not answer."""
+        if PASSED_ON in request.headers:
+            return refusal(Unavailable("This control does not lead."))
+        try:
+            answer = await self._pass_on(request, b"", NODES_SECONDS)
+        except Unavailable:
+            return None
+        does_lead = answer.status != HTTPStatus.SERVICE_UNAVAILABLE
+        return _response(answer) if does_lead else None
+
+    async def _pass_on(self, request: Request, body: bytes, seconds: float) -> LocalAnswer:
         """Raises Unavailable."""
-        body = await whole_body(request, LARGEST_BODY_BYTES)
         query = request.url.query
         path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
         target = path.partition("?")[0] + (f"?{query}" if query else "")
@@ -107,9 +127,8 @@ class LeaderRelay:
         ]
         head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
         name = f"{request.method} {target}"
-        is_report = target.startswith("/_sagehen/internal/")
-        seconds = REPORT_SECONDS if is_report else TIMEOUT_SECONDS
-        return await exchange(self._pool_of_leader(), [head, body], name, seconds)
+        bodiless = request.method == "HEAD"
+        return await exchange(self._pool_of_leader(), [head, body], name, seconds, bodiless)
 
     def _pool_of_leader(self) -> Pool:
         """Raises Unavailable while the leader has not sent its address."""
@@ -127,3 +146,9 @@ class LeaderRelay:
         pool = self._pool[2]
         pool.close_idle(self._clock.monotonic())
         return pool
+
+
+def _response(answer: LocalAnswer) -> Response:
+    kept = ("content-type", "content-length")  # A HEAD's length is that of a GET.
+    headers = {name: answer.headers[name] for name in kept if name in answer.headers}
+    return Response(answer.body, answer.status, headers)

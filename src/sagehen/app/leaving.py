@@ -13,6 +13,7 @@ __all__ = ["leave_cluster"]
 LOOK_SECONDS = 0.5
 LONGEST_AWAY_SECONDS = 8.0
 """in which another control leads, if the last one is gone"""
+SHORTEST_CALL_SECONDS = 1.0
 
 
 async def leave_cluster(
@@ -36,23 +37,26 @@ async def leave_cluster(
     has_reported = False
     while True:
         now = clock.monotonic()
+        # A control that hangs is waited for no longer than one that is gone.
+        left = min(heard_at + LONGEST_AWAY_SECONDS, began + seconds) - now
+        patience = max(SHORTEST_CALL_SECONDS, left)
         try:
-            answer = await asyncio.to_thread(call_server, url, home, path, "PUT")
+            answer = await asyncio.to_thread(call_server, url, home, path, "PUT", None, patience)
         except Unavailable as error:
-            if now - heard_at >= LONGEST_AWAY_SECONDS:
+            if clock.monotonic() - heard_at >= LONGEST_AWAY_SECONDS:
                 report(f"No control answers, so nothing moves to other nodes: {error}")
                 return
         except SagehenError as error:
             report(f"Nothing moves to other nodes: {error}")
             return
         else:
-            heard_at = now
+            heard_at = clock.monotonic()
             if not answer["instances"] or not answer["can_move"]:
                 return
             if not has_reported:
                 report(f"Moving {answer['instances']} instances to other nodes first ...")
             has_reported = True
-        if now - began >= seconds:
+        if clock.monotonic() - began >= seconds:
             report(
                 f"After {seconds:g} s (cluster_leave_seconds), not all instances have moved to "
                 "other nodes: `sagehen cluster status` shows what waits there for room."

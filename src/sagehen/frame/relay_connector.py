@@ -53,20 +53,31 @@ class RelayConnector:
         agent_address = None if nodes is None else nodes.addresses.get(container.node_id)
         if nodes is None or agent_address is None:
             raise ConnectionRefusedError(f"The node {container.node_id} does not answer now.")
-        host, _, port = agent_address.rpartition(":")
         way = _RelayedConnection(container.node_id, agent_address, make, self._open.discard)
-        await asyncio.get_running_loop().create_connection(
-            lambda: way,
-            host.strip("[]"),
-            int(port),
-            ssl=self._tls(nodes),
-            server_hostname=server_name(container.node_id),
-        )
+        try:
+            await self._reach(way, nodes)
+        except OSError:  # An untrusted certificate is a ValueError, too.
+            raise
+        except (ValueError, OverflowError) as error:  # Callers take an OSError for a refusal.
+            raise ConnectionRefusedError(
+                f"The node {container.node_id} has the address {agent_address!r}: {error}"
+            ) from error
         self._open.add(way)
         request = RelayRequest(
             epoch=nodes.epoch, instance_id=container.instance_id, container=container.number
         )
         return cast("Connection", await way.begin(request))
+
+    async def _reach(self, way: "_RelayedConnection", nodes: RelayNodes) -> None:
+        """Raises OSError; ValueError or OverflowError for an address that is none."""
+        host, _, port = way.agent_address.rpartition(":")
+        await asyncio.get_running_loop().create_connection(
+            lambda: way,
+            host.strip("[]"),
+            int(port),
+            ssl=self._tls(nodes),
+            server_hostname=server_name(way.node_id),
+        )
 
     def cut_lost(self) -> None:
         """Ends all connections to nodes that are gone, have stopped answering or have another agent

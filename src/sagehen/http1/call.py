@@ -35,11 +35,15 @@ async def call(
 
 
 async def exchange(
-    pool: Pool, parts: list[bytes], request_name: str, timeout_seconds: float
+    pool: Pool,
+    parts: list[bytes],
+    request_name: str,
+    timeout_seconds: float,
+    bodiless: bool = False,
 ) -> LocalAnswer:
-    """Sends the request that `parts` are, with its head. Raises Unavailable if no complete answer
-    comes in time."""
-    receiver = _Receiver(parts)
+    """Sends the request that `parts` are, with its head. `bodiless`: it is a HEAD, whose answer has
+    no body. Raises Unavailable if no complete answer comes in time."""
+    receiver = _Receiver(parts, bodiless)
     connection = pool.take(receiver)
     if connection is not None:
         receiver.connected(connection)
@@ -102,9 +106,10 @@ def _request(method: str, path: str, body: bytes, persistence: str) -> bytes:
 class _Receiver:
     """Collects the answer to one request."""
 
-    def __init__(self, parts: list[bytes]) -> None:
+    def __init__(self, parts: list[bytes], bodiless: bool = False) -> None:
         self.answer: asyncio.Future[LocalAnswer] = asyncio.get_running_loop().create_future()
         self._parts = parts
+        self._bodiless = bodiless
         self._connection: ClientConnection | None = None
         self._status = 0
         self._headers: Headers = []
@@ -119,7 +124,7 @@ class _Receiver:
 
     def connected(self, connection: ClientConnection) -> None:
         self._connection = connection
-        connection.begin(self)
+        connection.begin(self, self._bodiless)
         connection.write_all(self._parts)
 
     def refused(self) -> None:

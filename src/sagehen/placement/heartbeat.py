@@ -27,8 +27,8 @@ BEAT_SECONDS = 1.0
 LOST_SECONDS = 4.0
 """without an answer"""
 REFUSED_SECONDS = 1.0
-"""of refused connections: the supervisor holds the agent's socket, so that all of the node's
-processes have ended, and its endpoint instances with them"""
+"""of refused connections: the supervisor holds the agent's socket, so that all processes of the
+node have ended, and its endpoint instances with them"""
 REFUSED_BEAT_SECONDS = 0.25
 LEASE_SECONDS = 8.0
 """longer than a new leader takes to come, so that jobs outlive the death of control"""
@@ -68,6 +68,8 @@ class Heartbeat:
         """no job of this node runs any more"""
         self.refusal = ""
         """why control and the node do not understand each other, where they do not"""
+        self._is_untold = False
+        """a change that `on_change` has not taken in yet"""
 
     @property
     def has_answered(self) -> bool:
@@ -76,6 +78,12 @@ class Heartbeat:
     @property
     def is_alive(self) -> bool:
         return self.has_answered and not self.is_lost
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all processes of the node have ended for sure: nobody listens at its address, and
+        its jobs' lease has run out."""
+        return self.is_fenced and self._refused_since is not None
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -97,6 +105,7 @@ class Heartbeat:
             else:
                 self._note(answer)
             self._look()
+            self._tell()
             await self._clock.sleep(self._pause(began))
 
     def _request(self) -> LeaseRequest:
@@ -128,8 +137,7 @@ class Heartbeat:
         self.requests = answer.requests
         self.is_lost = self.is_fenced = False
         self.refusal = ""
-        if is_new:
-            self._on_change()
+        self._is_untold = self._is_untold or is_new
 
     def _look(self) -> None:
         now = self._clock.monotonic()
@@ -139,7 +147,19 @@ class Heartbeat:
             log.warning("A node is lost.", extra=self._about() | {"silent_seconds": silent})
         if (is_lost, is_fenced) != (self.is_lost, self.is_fenced):
             self.is_lost, self.is_fenced = is_lost, is_fenced
+            self._is_untold = True
+
+    def _tell(self) -> None:
+        """Calls `on_change` for a change. After an error it is called again with the next beat: a
+        heartbeat that ended would let the node's lease run out, or show the node as it was."""
+        if not self._is_untold:
+            return
+        try:
             self._on_change()
+        except Exception:
+            log.exception("A change of a node could not be taken in.", extra=self._about())
+        else:
+            self._is_untold = False
 
     @property
     def _lost_at(self) -> float:

@@ -69,6 +69,8 @@ class NodeLoop:
         """monotonic: clocks of two machines may differ, and another control have led"""
         self._own_due = 0.0
         self._own_id = ""
+        self.on_own: Callable[[NodeRecord], None] = lambda record: None
+        """called with this machine's row in each turn"""
         database.listen(NODES_CHANGED, lambda _: self.hint())
 
     def hint(self) -> None:
@@ -94,6 +96,7 @@ class NodeLoop:
     async def turn(self) -> None:
         epoch = self._epoch()
         records = await self._register(await in_thread(self._read))
+        self.on_own(next(each for each in records if each.node_id == self._own_id))
         if epoch is None:
             self._silent_since.clear()
             await self._fleet.stand_down()
@@ -166,18 +169,33 @@ class NodeLoop:
         self._seen, self._note_due = alive, self._clock.monotonic() + NOTE_SEEN_SECONDS
 
     def _find_gone(self, records: Sequence[NodeRecord], alive: frozenset[str]) -> list[str]:
-        """Returns the nodes that this control has not heard for long, since it leads."""
+        """Returns the nodes that this control has not heard for long, since it leads, and those in
+        whose place a server runs."""
         now = self._clock.monotonic()
         self._silent_since = {
             record.node_id: self._silent_since.get(record.node_id, now)
             for record in records
             if record.node_id not in alive
         }
+        replaced = self._find_replaced(records, alive)
         return [
             node_id
             for node_id, since in self._silent_since.items()
-            if now - since > self._forget_seconds
+            if now - since > self._forget_seconds or node_id in replaced
         ]
+
+    def _find_replaced(self, records: Sequence[NodeRecord], alive: frozenset[str]) -> set[str]:
+        """Returns the agents that Ray had on machines where a server answers now, and that have
+        ended: Ray may be quicker to come up than a machine's server. The machine answers and
+        refuses connections at the agent's address, so its silence is no fault of the network; and
+        Ray starts no agent beside a server."""
+        hosts = {each.host for each in records if each.has_control and each.node_id in alive}
+        ended = {node.node_id for node in self._fleet.nodes if node.heartbeat.has_ended}
+        return {
+            each.node_id
+            for each in records
+            if each.ray_id and not each.has_control and each.host in hosts and each.node_id in ended
+        }
 
     def _write_seen(
         self, alive: frozenset[str], gone: Sequence[str], epoch: int, now: float

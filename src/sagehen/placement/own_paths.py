@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
@@ -41,25 +40,22 @@ class NodePaths:
         """`connect` makes the client of a node's agent, for a control that does not lead."""
         self.is_leaving = False
         """this control's own server stops"""
+        self._own_left = False
+        """as its row said when it was read last"""
         self._own_node_id = own_node_id
         self._database = database
         self._fleet = fleet
         self._connect = connect
         self.routes: list[Route] = [
             own_route("/_sagehen/cluster", {"GET": self.status}),
-            own_route(
-                "/_sagehen/cluster/nodes/{id}/drain",
-                {"PUT": partial(self._drain, is_draining=True)},
-            ),
-            own_route(
-                "/_sagehen/cluster/nodes/{id}/serve",
-                {"PUT": partial(self._drain, is_draining=False)},
-            ),
+            own_route("/_sagehen/cluster/nodes/{id}/drain", {"PUT": self._drain}),
+            own_route("/_sagehen/cluster/nodes/{id}/serve", {"PUT": self._serve}),
             own_route("/_sagehen/cluster/nodes/{id}/leave", {"PUT": self._leave}),
         ]
 
     async def status(self, request: OwnPathRequest) -> dict[str, Any]:
-        """Describes all known nodes; those that do not answer have no processes."""
+        """Describes all known nodes; those that do not answer have no processes. Only the control
+        that leads knows what waits for room, and whose version it does not understand."""
         records = await in_thread(self._read)
         views = await self._look_at(records)
         watched = {node.node_id: node for node in self._fleet.nodes}
@@ -67,7 +63,7 @@ class NodePaths:
         for node in nodes:
             if node["id"] in watched and watched[node["id"]].heartbeat.refusal:
                 node["state"] = "other version"
-        return {"nodes": nodes, "waiting": self._fleet.waiting}
+        return {"nodes": nodes, "waiting": self._fleet.waiting, "of_leader": bool(watched)}
 
     async def _look_at(self, records: list[NodeRecord]) -> "list[_View | None]":
         epoch = max((record.epoch for record in records), default=0)
@@ -91,21 +87,32 @@ class NodePaths:
         with self._database.read() as connection:
             return store.list_nodes(connection)
 
-    async def _drain(self, request: OwnPathRequest, *, is_draining: bool) -> dict[str, Any]:
+    def follow_own(self, record: NodeRecord) -> None:
+        """Takes this machine's row, whenever it has been read: another control may have been asked
+        to let this node take work again."""
+        if self._own_left and not record.is_leaving:
+            self.is_leaving = False
+        self._own_left = record.is_leaving
+
+    async def _drain(self, request: OwnPathRequest) -> dict[str, Any]:
         node_id = request.path["id"]
-        if is_draining and not (await self._others_take_work(node_id)).do_answer:
+        if not (await self._others_take_work(node_id)).do_answer:
             raise Conflict(
                 f"No other node takes work, so the instances on {node_id} could not move. Add a "
                 "node, or let a drained one take work: `sagehen cluster drain NODE --undo`. To "
                 "stop the whole cluster, stop its servers."
             )
-        await in_thread(
-            lambda: self._change(
-                node_id,
-                lambda connection: store.set_draining(connection, node_id, is_draining),
-            )
-        )
-        return {"id": node_id, "draining": is_draining}
+        await in_thread(lambda: self._change(node_id, store.set_draining))
+        return {"id": node_id, "draining": True}
+
+    async def _serve(self, request: OwnPathRequest) -> dict[str, Any]:
+        """Lets a node take work that was drained, or that left and did not stop. A server that
+        stops repeats that it leaves."""
+        node_id = request.path["id"]
+        await in_thread(lambda: self._change(node_id, store.set_serving))
+        if node_id == self._own_node_id:
+            self.is_leaving = False
+        return {"id": node_id, "draining": False}
 
     async def _leave(self, request: OwnPathRequest) -> dict[str, Any]:
         """Has the instances of endpoints move away, because the node's server stops. Its server
@@ -117,11 +124,7 @@ class NodePaths:
         if others.own is None or (others.are_known and not others.do_answer):
             raise Unavailable("Nodes of the cluster do not answer now.")
         if others.do_answer:
-            await in_thread(
-                lambda: self._change(
-                    node_id, lambda connection: store.set_leaving(connection, node_id)
-                )
-            )
+            await in_thread(lambda: self._change(node_id, store.set_leaving))
         instances = others.own.instances.instances
         of_endpoints = sum(each.owner is InstanceOwner.ENDPOINT for each in instances)
         return {"id": node_id, "instances": of_endpoints, "can_move": others.do_answer}
@@ -138,9 +141,10 @@ class NodePaths:
         are_known = any(each.node_id != node_id for each in asked)
         return _Others(are_known, bool(answers), own)
 
-    def _change(self, node_id: str, change: Callable[[Connection], bool]) -> None:
+    def _change(self, node_id: str, change: Callable[[Connection, str], bool]) -> None:
+        """Raises NotFound."""
         with self._database.write() as connection:
-            if not change(connection):
+            if not change(connection, node_id):
                 raise _unknown(node_id)
             notify(connection, NODES_CHANGED)
 

@@ -35,6 +35,11 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """of Sagehen; empty where it does not say"""
 
     @property
+    def host(self) -> str:
+        """The machine's address, without the brackets of an IPv6 address."""
+        return self.agent_address.rpartition(":")[0].strip("[]")
+
+    @property
     def takes_work(self) -> bool:
         """If not, nothing new is placed there, and instances of endpoints move away."""
         return not (self.is_draining or self.is_leaving)

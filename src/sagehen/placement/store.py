@@ -32,6 +32,7 @@ __all__ = [
     "put",
     "set_draining",
     "set_leaving",
+    "set_serving",
 ]
 
 NODES = Table(
@@ -72,15 +73,23 @@ def put(connection: Connection, record: NodeRecord) -> None:
     connection.execute(statement.on_conflict_do_update(index_elements=[NODES.c.node_id], set_=kept))
 
 
-def set_draining(connection: Connection, node_id: str, is_draining: bool) -> bool:
+def set_draining(connection: Connection, node_id: str) -> bool:
     """Returns False for an unknown node."""
-    statement = update(NODES).where(NODES.c.node_id == node_id).values(is_draining=is_draining)
-    return connection.execute(statement).rowcount == 1
+    return _change(connection, node_id, is_draining=True)
 
 
 def set_leaving(connection: Connection, node_id: str) -> bool:
     """Notes that a node's server stops. Returns False for an unknown node."""
-    statement = update(NODES).where(NODES.c.node_id == node_id).values(is_leaving=True)
+    return _change(connection, node_id, is_leaving=True)
+
+
+def set_serving(connection: Connection, node_id: str) -> bool:
+    """Undoes both. Returns False for an unknown node."""
+    return _change(connection, node_id, is_draining=False, is_leaving=False)
+
+
+def _change(connection: Connection, node_id: str, **values: bool) -> bool:
+    statement = update(NODES).where(NODES.c.node_id == node_id).values(**values)
     return connection.execute(statement).rowcount == 1
 
 

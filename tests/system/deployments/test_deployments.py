@@ -70,7 +70,9 @@ def compose() -> dict[str, Any]:
 
 
 def test_the_manifests_are_valid() -> None:
-    for document in manifests():
+    documents = manifests()
+    assert {"RayCluster", "NetworkPolicy", "Service"} <= {each["kind"] for each in documents}
+    for document in documents:
         validate_manifest(document)
 
 

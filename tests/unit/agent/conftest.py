@@ -11,11 +11,14 @@ from support.fixtures.agent import (
     settings,
 )
 from support.fixtures.agent_jobs import around, base, clock, jobs
+from support.fixtures.container_relay import certificates, far
 
 __all__ = [
     "around",
     "base",
+    "certificates",
     "clock",
+    "far",
     "home",
     "jobs",
     "make_archive",

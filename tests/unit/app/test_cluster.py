@@ -113,10 +113,22 @@ def test_a_node_listens_where_it_says(first):
         pass
 
 
+def listen_before_two_free_ports():
+    while True:
+        first = socket.create_server(("127.0.0.1", 0))
+        port = first.getsockname()[1]
+        try:
+            for behind in (1, 2):
+                socket.create_server(("127.0.0.1", port + behind)).close()
+        except (OSError, OverflowError):
+            first.close()
+        else:
+            return first, port
+
+
 def test_ports_that_a_firewall_lets_through(first):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    taken, port = listen_before_two_free_ports()
+    taken.close()
     with prepare_node(first, "127.0.0.1", 9000, port) as node:
         each = node.addresses
         at = [f"127.0.0.1:{port + more}" for more in range(3)]
@@ -124,12 +136,13 @@ def test_ports_that_a_firewall_lets_through(first):
 
 
 def test_a_port_that_a_predecessor_still_has_is_waited_for(first):
-    taken = socket.create_server(("127.0.0.1", 0))
-    port = taken.getsockname()[1]
+    taken, port = listen_before_two_free_ports()
     ending = threading.Timer(0.3, taken.close)
     ending.start()
-    with prepare_node(first, "127.0.0.1", 9000, port):
-        ending.join()
+    with prepare_node(first, "127.0.0.1", 9000, port) as setup:
+        assert taken.fileno() == -1, "the predecessor has closed it"
+        assert setup.addresses.agent == f"127.0.0.1:{port}"
+    ending.join()
 
 
 def test_a_port_that_stays_taken_is_named(first, monkeypatch):

@@ -31,7 +31,8 @@ class Control:
         self.home, self.node_id, self.leads = home, node_id, leads
         self.seen = []
         self.port = 0
-        app = Starlette(routes=[Route("/{path:path}", self.answer, methods=["GET", "POST"])])
+        methods = ["GET", "HEAD", "POST"]
+        app = Starlette(routes=[Route("/{path:path}", self.answer, methods=methods)])
         self.relay = LeaderRelay(home, node_id, lambda: self.leads, "the token", SYSTEM)
         self.app = self.relay.wrap(app)
 
@@ -48,6 +49,10 @@ class Control:
 
     async def ask(self, method, path, body=b"", headers=()):
         """The status and the text of the answer."""
+        start, *rest = await self.messages(method, path, body, headers)
+        return start["status"], b"".join(part.get("body", b"") for part in rest).decode()
+
+    async def messages(self, method, path, body=b"", headers=()):
         path, _, query = path.partition("?")
         scope = {
             "type": "http",
@@ -69,7 +74,7 @@ class Control:
             sent.append(message)
 
         await self.app(scope, receive, send)
-        return sent[0]["status"], b"".join(part.get("body", b"") for part in sent[1:]).decode()
+        return sent
 
 
 @pytest.fixture
@@ -112,8 +117,35 @@ async def test_the_status_is_that_of_the_cluster(pair):
 
 async def test_a_standby_answers_the_rest_itself(pair):
     _, other = pair
-    for path in ("/_sagehen/health", "/_sagehen/cluster", "/_sagehen/stacks"):
+    for path in ("/_sagehen/health", "/_sagehen/cluster/nodes/x/leave", "/_sagehen/stacks"):
         assert await other.ask("GET", path) == (202, "of other")
+
+
+async def test_the_nodes_are_those_that_the_leader_sees(pair):
+    lead, other = pair
+    assert await other.ask("GET", "/_sagehen/cluster") == (202, "of lead")
+    assert await lead.ask("GET", "/_sagehen/cluster") == (202, "of lead")
+
+
+async def test_without_a_leader_each_control_shows_the_nodes_that_it_sees(pair):
+    lead, other = pair
+    lead.leads = False
+    assert await other.ask("GET", "/_sagehen/cluster") == (202, "of other"), "it refuses"
+    assert await lead.ask("GET", "/_sagehen/cluster") == (202, "of lead"), "it knows no other"
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    other.know_leader("lead", port)
+    assert await other.ask("GET", "/_sagehen/cluster") == (202, "of other"), "it is gone"
+
+
+async def test_a_head_is_answered_without_a_body(pair):
+    _, other = pair
+    async with asyncio.timeout(5):
+        start, *rest = await other.messages("HEAD", "/_sagehen/metrics")
+    assert start["status"] == 202
+    assert dict(start["headers"])[b"content-length"] == b"7"
+    assert b"".join(part.get("body", b"") for part in rest) == b""
+    assert await other.ask("GET", "/_sagehen/metrics") == (202, "of lead"), "on the same connection"
 
 
 async def test_one_that_does_not_lead_refuses_what_was_passed_on(pair):

@@ -87,6 +87,7 @@ async def test_a_silent_node_is_lost_within_five_seconds_and_fenced_later(
     assert clock.monotonic() - since < 5
     await pass_time(clock, FENCED_SECONDS - 4.5)
     assert beat.is_fenced
+    assert not beat.has_ended, "it may be cut off, or hang"
     agent.answers, agent.hangs = True, False
     await pass_time(clock, 3)
     assert beat.is_alive
@@ -102,6 +103,9 @@ async def test_a_node_at_which_nobody_listens_is_lost_after_a_second(beat, agent
     assert 1 <= clock.monotonic() - since <= 2.2
     await pass_time(clock, FENCED_SECONDS - 3)
     assert not beat.is_fenced, "its jobs may have outlived it"
+    assert not beat.has_ended
+    await pass_time(clock, 3)
+    assert beat.has_ended
     agent.has_ended = False
     await pass_time(clock, 1.5)
     assert beat.is_alive
@@ -159,4 +163,29 @@ async def test_a_node_of_a_version_that_control_does_not_understand_is_lost(cloc
     await pass_time(clock, 2)
     assert heartbeat.is_alive
     assert heartbeat.refusal == ""
+    task.cancel()
+
+
+async def test_an_error_while_a_change_is_taken_in_does_not_end_the_heartbeat(agent, clock, caplog):
+    taken_in, faults = [], 2
+
+    def take_in():
+        nonlocal faults
+        if faults:
+            faults -= 1
+            raise RuntimeError("no room for another node")
+        taken_in.append((heartbeat.is_alive, heartbeat.is_lost))
+
+    heartbeat = Heartbeat("one", agent.renew, clock, take_in)
+    task = asyncio.create_task(heartbeat.run())
+    await pass_time(clock, 3.5)
+    assert len(agent.requests) == 4
+    assert taken_in == [(True, False)]
+    assert [each.getMessage() for each in caplog.records] == [
+        "A change of a node could not be taken in."
+    ] * 2
+
+    faults, agent.answers = 1, False
+    await pass_time(clock, LOST_SECONDS + 2)
+    assert taken_in == [(True, False), (False, True)]
     task.cancel()

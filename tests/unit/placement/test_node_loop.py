@@ -1,5 +1,7 @@
 """The nodes of the table become those of the fleet."""
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 
@@ -17,6 +19,8 @@ class Fleet:
     def __init__(self):
         self.records = None
         self.silent = set()
+        self.ended = set()
+        """of the silent ones"""
 
     async def set_nodes(self, records):
         self.records = {record.node_id: record for record in records}
@@ -26,13 +30,14 @@ class Fleet:
 
     @property
     def nodes(self):
-        return [Node(each, each not in self.silent) for each in self.records]
+        return [Node(each, each not in self.silent, each in self.ended) for each in self.records]
 
 
 class Node:
-    def __init__(self, node_id, is_alive):
+    def __init__(self, node_id, is_alive, has_ended):
         self.node_id = node_id
         self.is_alive = is_alive
+        self.heartbeat = SimpleNamespace(has_ended=has_ended)
 
 
 class House:
@@ -74,7 +79,7 @@ async def test_each_control_keeps_its_own_row(house):
     await house.loop.turn()
     assert set(house.rows()) == {"own"}
     assert house.fleet.records is None, "another control leads"
-    house.change(store.set_draining, "own", True)
+    house.change(store.set_draining, "own")
     house.own = msgspec.structs.replace(house.own, resources=Resources(cpus=1))
     house.clock.advance(11)
     await house.loop.turn()
@@ -87,7 +92,7 @@ async def test_each_control_keeps_its_own_row(house):
 
 async def test_a_control_that_starts_again_leaves_its_node_drained(house):
     await house.loop.turn()
-    house.change(store.set_draining, "own", True)
+    house.change(store.set_draining, "own")
     house.change(store.set_leaving, "own")
     again = House(house.database)
     again.own = msgspec.structs.replace(again.own, agent_address="127.0.0.1:7")
@@ -96,6 +101,17 @@ async def test_a_control_that_starts_again_leaves_its_node_drained(house):
     assert (row.agent_address, row.is_draining, row.is_leaving) == ("127.0.0.1:7", True, False)
     assert again.fleet.records["own"].is_draining
     assert not row.takes_work
+
+
+async def test_each_turn_shows_the_own_row_as_it_was_read(house):
+    shown = []
+    house.loop.on_own = lambda row: shown.append(row.is_leaving)
+    await house.loop.turn()
+    house.change(store.set_leaving, "own")
+    await house.loop.turn()
+    house.change(store.set_serving, "own")
+    await house.loop.turn()
+    assert shown == [False, True, False]
 
 
 async def test_a_server_that_is_back_before_ray_has_the_room_that_it_had(house):
@@ -117,7 +133,7 @@ async def test_the_leader_follows_the_table_until_it_leads_no_more(house):
     await house.loop.turn()
     assert set(house.fleet.records) == {"own", "a"}
     assert house.rows()["a"].epoch == 3
-    house.change(store.set_draining, "a", True)
+    house.change(store.set_draining, "a")
     await house.loop.turn()
     assert house.fleet.records["a"].is_draining
     house.epoch = None
@@ -199,3 +215,38 @@ async def test_the_epoch_of_a_new_leader_is_written_before_agents_hear_it(house,
     assert heard[0] == {3}
     house.change(store.note_seen, ["a"], 2, 1e6)
     assert house.rows()["a"].epoch == 3, "an earlier leader, which was stopped for a while"
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_gone"),
+    [
+        ({}, True),
+        ({"ray_id": ""}, False),
+        ({"has_control": True}, False),
+        ({"agent_address": "10.0.0.8:1"}, False),
+    ],
+)
+async def test_an_agent_in_whose_place_a_server_runs_is_forgotten_when_it_has_ended(
+    house, changes, is_gone
+):
+    house.own = msgspec.structs.replace(house.own, agent_address="10.0.0.7:5")
+    fields = {"ray_id": "r1", "agent_address": "10.0.0.7:1"} | changes
+    house.change(store.put, node_record("node-10-0-0-7", **fields))
+    await house.loop.turn()
+    house.fleet.silent = {"node-10-0-0-7"}
+    await house.loop.turn()
+    assert "node-10-0-0-7" in house.rows(), "it may hang, or run jobs"
+    house.fleet.ended = {"node-10-0-0-7"}
+    await house.loop.turn()
+    assert ("node-10-0-0-7" not in house.rows()) == is_gone
+
+
+async def test_beside_a_server_that_does_not_answer_nothing_is_forgotten_at_once(house):
+    house.change(
+        store.put, node_record("server", has_control=True, agent_address="10.0.0.7:5", ray_id="r7")
+    )
+    house.change(store.put, node_record("agent", ray_id="r7", agent_address="10.0.0.7:1"))
+    house.fleet.silent = {"server", "agent"}
+    house.fleet.ended = {"agent"}
+    await house.loop.turn()
+    assert {"server", "agent"} <= set(house.rows()), "its machine may be cut off"

@@ -1,4 +1,6 @@
-"""A node that leaves the cluster, by the answers of the nodes."""
+"""The nodes of a cluster as a control shows them, and a node that leaves, by their answers."""
+
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +16,7 @@ class NoFleet:
     """Of a control that does not lead."""
 
     nodes = ()
+    waiting = ()
 
 
 class Leaving:
@@ -33,6 +36,9 @@ class Leaving:
     def row(self, node_id):
         with self.database.read() as connection:
             return next(one for one in store.list_nodes(connection) if one.node_id == node_id)
+
+    async def serve(self, node_id="own"):
+        return await self.paths._serve(OwnPathRequest("PUT", {"id": node_id}, {}, b""))
 
     async def leave(self, node_id="own"):
         return await self.paths._leave(OwnPathRequest("PUT", {"id": node_id}, {}, b""))
@@ -68,5 +74,68 @@ async def test_an_answer_that_does_not_come_is_asked_for_again(leaving, away):
 
 
 async def test_an_unknown_node_is_refused(leaving):
-    with pytest.raises(NotFound, match="cluster status"):
-        await leaving.leave("nobody")
+    for ask in (leaving.leave, leaving.serve):
+        with pytest.raises(NotFound, match="cluster status"):
+            await ask("nobody")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_node_that_left_and_did_not_stop_takes_work_again(leaving, others):
+    for _ in range(others):
+        leaving.add("other")
+    await leaving.leave()
+    assert leaving.paths.is_leaving
+    assert await leaving.serve() == {"id": "own", "draining": False}
+    assert leaving.row("own").takes_work
+    assert not leaving.paths.is_leaving
+
+
+async def test_another_control_may_be_asked_to_let_it_take_work_again(leaving):
+    leaving.add("other")
+    leaving.paths.follow_own(leaving.row("own"))  # read before it leaves
+    await leaving.leave()
+    leaving.paths.follow_own(leaving.row("own"))
+    assert leaving.paths.is_leaving
+    await leaving.leave("other")
+    await leaving.serve("other")
+    assert leaving.paths.is_leaving, "it was not meant"
+    elsewhere = NodePaths(leaving.database, NoFleet(), lambda *_: None, "other")
+    await elsewhere._serve(OwnPathRequest("PUT", {"id": "own"}, {}, b""))
+    leaving.paths.follow_own(leaving.row("own"))
+    assert not leaving.paths.is_leaving
+
+
+async def test_a_row_that_was_read_before_it_leaves_does_not_undo_that(leaving):
+    leaving.add("other")
+    before = leaving.row("own")
+    await leaving.leave()
+    leaving.paths.follow_own(before)
+    assert leaving.paths.is_leaving
+
+
+def fleet_of(*node_ids, refusal=""):
+    """Of a control that leads."""
+    nodes = [
+        SimpleNamespace(
+            node_id=node_id, is_alive=not refusal, heartbeat=SimpleNamespace(refusal=refusal)
+        )
+        for node_id in node_ids
+    ]
+    return SimpleNamespace(nodes=nodes, waiting=[{"id": "i-9", "reason": "no room"}])
+
+
+@pytest.mark.parametrize(("refusal", "state"), [("", "ready"), ("speaks 7", "other version")])
+async def test_the_leader_says_what_waits_and_which_node_is_of_another_version(
+    leaving, refusal, state
+):
+    leaving.paths._fleet = fleet_of("own", refusal=refusal)
+    shown = await leaving.paths.status(OwnPathRequest("GET", {}, {}, b""))
+    assert [node["state"] for node in shown["nodes"]] == [state]
+    assert shown["waiting"] == [{"id": "i-9", "reason": "no room"}]
+    assert shown["of_leader"]
+
+
+async def test_a_standby_says_that_it_does_not_know_what_waits(leaving):
+    shown = await leaving.paths.status(OwnPathRequest("GET", {}, {}, b""))
+    assert [node["state"] for node in shown["nodes"]] == ["ready"]
+    assert not shown["of_leader"]

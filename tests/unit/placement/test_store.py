@@ -37,8 +37,8 @@ def test_nodes_are_kept_and_forgotten(database, records):
 def test_a_node_stays_drained_when_it_starts_again_but_does_not_leave(database, records):
     with database.write() as connection:
         store.put(connection, node_record("a"))
-        assert store.set_draining(connection, "a", True)
-        assert not store.set_draining(connection, "b", True)
+        assert store.set_draining(connection, "a")
+        assert not store.set_draining(connection, "b")
         assert store.set_leaving(connection, "a")
         assert not store.set_leaving(connection, "b")
     assert records()[0].is_draining
@@ -47,6 +47,11 @@ def test_a_node_stays_drained_when_it_starts_again_but_does_not_leave(database, 
         store.put(connection, node_record("a"))
     assert records()[0].is_draining
     assert not records()[0].is_leaving
+    with database.write() as connection:
+        assert store.set_leaving(connection, "a")
+        assert store.set_serving(connection, "a")
+        assert not store.set_serving(connection, "b")
+    assert records()[0].takes_work
 
 
 def test_a_state_belongs_to_the_first_cluster(database):

@@ -14,7 +14,13 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from sagehen.agent.artifacts.fetch import ModelData, ModelDataReader, StoredObject, fetch
+from sagehen.agent.artifacts.fetch import (
+    CountingReader,
+    ModelData,
+    ModelDataReader,
+    StoredObject,
+    fetch,
+)
 from sagehen.agent.artifacts.folders import error_text, is_disk_full, remove_tree
 from sagehen.agent.artifacts.tree_stream import tree_digest
 from sagehen.agent.artifacts.versions import artifact_name, find_objects, model_versions
@@ -112,6 +118,7 @@ class ArtifactCache:
         self._unused: OrderedDict[str, Artifact] = OrderedDict()
         self._unused_bytes = 0
         self._fetching: dict[str, asyncio.Task[None]] = {}
+        self._from_store: dict[str, CountingReader] = {}
         self._rejected: OrderedDict[str, str] = OrderedDict()
 
     def open(self) -> None:
@@ -198,6 +205,12 @@ class ArtifactCache:
 
     def is_fetching(self, name: str) -> bool:
         return name in self._fetching
+
+    def received_bytes(self, name: str) -> int | None:
+        """Returns what has come of an artifact that is being read from the store; None if it is
+        not, or has been read."""
+        reading = self._from_store.get(name)
+        return None if reading is None or reading.has_all else reading.bytes
 
     async def wait_for_fetch(self, name: str, seconds: float) -> None:
         """Waits while the artifact is being fetched, but not for longer than `seconds`."""
@@ -306,7 +319,11 @@ class ArtifactCache:
         if self._neighbours is not None:
             fetched = await self._neighbours.fetch(name, data.location.url, folder, most)
         if fetched is None:
-            size = await fetch(self._reader, data, objects, folder, max_bytes=most)
+            self._from_store[name] = reader = CountingReader(self._reader, objects)
+            try:
+                size = await fetch(reader, data, objects, folder, max_bytes=most)
+            finally:
+                del self._from_store[name]
             if self._neighbours is None:
                 return size, None
             # Before a container can change it.

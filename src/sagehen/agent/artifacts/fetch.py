@@ -11,7 +11,7 @@ from sagehen.agent.artifacts.unpack import MAX_ENTRIES, check_name, make_read_on
 from sagehen.base.errors import ArtifactRejected
 from sagehen.frame.s3_locations import Location
 
-__all__ = ["ModelData", "ModelDataReader", "StoredObject", "fetch"]
+__all__ = ["CountingReader", "ModelData", "ModelDataReader", "StoredObject", "fetch"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,30 @@ class ModelDataReader(Protocol):
 
     def list(self, location: Location) -> AsyncIterator[StoredObject]:
         """Lists objects ordered by key."""
+
+
+class CountingReader:
+    """Counts what is read of `objects`."""
+
+    def __init__(self, reader: ModelDataReader, objects: list[StoredObject]) -> None:
+        self._reader = reader
+        self._size = sum(stored.size for stored in objects)
+        self.bytes = 0
+
+    @property
+    def has_all(self) -> bool:
+        return self.bytes >= self._size
+
+    async def head(self, location: Location) -> StoredObject:
+        return await self._reader.head(location)
+
+    async def read(self, location: Location, etag: str) -> AsyncIterator[bytes]:
+        async for part in self._reader.read(location, etag):
+            self.bytes += len(part)
+            yield part
+
+    def list(self, location: Location) -> AsyncIterator[StoredObject]:
+        return self._reader.list(location)
 
 
 ARCHIVE = "archive.tar.gz"

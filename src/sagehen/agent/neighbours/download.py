@@ -1,12 +1,14 @@
-"""Fetches an artifact from another node, in a thread: the stream is checked and unpacked as it
-comes, as that of any untrusted archive."""
+"""Fetches an artifact, or a file, from another node, in a thread. An artifact's stream is checked
+and unpacked as it comes, as that of any untrusted archive."""
 
 import hashlib
 import http.client
+import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -15,7 +17,7 @@ from sagehen.agent.artifacts.unpack import make_read_only, unpack_plain
 from sagehen.base.cluster_certificates import server_name
 from sagehen.base.errors import ArtifactRejected, SagehenError
 
-__all__ = ["NeighbourError", "ReceivedStream", "download"]
+__all__ = ["NeighbourError", "ReceivedStream", "download", "download_file"]
 
 CONNECT_SECONDS = 5.0
 STALL_SECONDS = 15.0
@@ -23,6 +25,7 @@ GRACE_SECONDS = 15.0
 """then the neighbour must have been as fast as SLOWEST_BYTES_PER_SECOND"""
 SLOWEST_BYTES_PER_SECOND = 2**20
 DROP_BYTES = 2**16
+WRITE_BYTES = 2**20
 
 
 class NeighbourError(SagehenError):
@@ -33,7 +36,7 @@ class ReceivedStream:
     """A stream that is read once; counts and hashes its bytes.
 
     Args:
-        read: of a source of bytes; empty at its end.
+        read: returns some bytes, at most as many as asked for; none at the end.
         is_cancelled: ends the reading with NeighbourError.
     """
 
@@ -54,6 +57,15 @@ class ReceivedStream:
         return self._position
 
     def read(self, size: int) -> bytes:
+        """Returns fewer than `size` bytes at the end only."""
+        parts = []
+        while size > 0 and (data := self._read_some(size)):
+            parts.append(data)
+            size -= len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read_some(self, size: int) -> bytes:
+        # Looked at with each piece that comes: a trickle would fill `size` only in hours.
         if self._is_cancelled():
             raise NeighbourError("it is not wanted any more")
         data = self._read(size)
@@ -98,6 +110,45 @@ def download(
         NeighbourError: the node does not answer, is slow, or its content is not that of `digest`.
         OSError: the disk is full.
     """
+    with _stream(node_id, address, path, context, monotonic, cancelled) as stream:
+        unpacked = unpack_plain(cast("BinaryIO", stream), folder, max_bytes=max_bytes)
+        stream.check_digest(digest)
+    make_read_only(folder)
+    return unpacked.size_bytes
+
+
+def download_file(
+    node_id: str,
+    address: str,
+    path: str,
+    file: Path,
+    context: ssl.SSLContext,
+    monotonic: Callable[[], float],
+    cancelled: threading.Event,
+) -> None:
+    """Writes a new `file`, which is durable on return. Blocks. On failure the caller removes it.
+    Raises as `download` does."""
+    with (
+        _stream(node_id, address, path, context, monotonic, cancelled) as stream,
+        file.open("wb") as target,
+    ):
+        while data := stream.read(WRITE_BYTES):
+            target.write(data)
+        target.flush()
+        os.fsync(target.fileno())
+
+
+@contextmanager
+def _stream(
+    node_id: str,
+    address: str,
+    path: str,
+    context: ssl.SSLContext,
+    monotonic: Callable[[], float],
+    cancelled: threading.Event,
+) -> Iterator[ReceivedStream]:
+    """Requests a path of another node's agent. Errors become NeighbourError, but for those of a
+    full disk."""
     try:
         with _connect(node_id, address, context) as connection:
             connection.sendall(
@@ -107,17 +158,13 @@ def download(
                 response.begin()
                 if response.status != 200:
                     raise NeighbourError(f"it answered with HTTP {response.status}")
-                stream = ReceivedStream(response.read, monotonic, cancelled.is_set)
-                unpacked = unpack_plain(cast("BinaryIO", stream), folder, max_bytes=max_bytes)
-                stream.check_digest(digest)
+                yield ReceivedStream(response.read1, monotonic, cancelled.is_set)
     except OSError as error:
         if is_disk_full(error):
             raise
         raise NeighbourError(str(error)) from error
     except (http.client.HTTPException, ArtifactRejected) as error:
         raise NeighbourError(str(error)) from error
-    make_read_only(folder)
-    return unpacked.size_bytes
 
 
 def _connect(node_id: str, address: str, context: ssl.SSLContext) -> ssl.SSLSocket:

@@ -31,8 +31,12 @@ log = logging.getLogger(__name__)
 SOURCES_TRIED = 3
 ASK_SECONDS = 2.0
 POLL_SECONDS = 10.0
+PATIENCE_SECONDS = 30.0
+"""for a node whose copy does not grow, and as long for each node through which its copy comes: the
+one next to the slow one gives up first, and the others have it from that one"""
+SLOWEST_COPY_BYTES_PER_SECOND = 2**18
 LONGEST_WAIT_SECONDS = 1800.0
-"""for a node that is itself fetching"""
+"""for a node that unpacks it, or does not say how much it has"""
 DOWNLOADS_AT_ONCE = 8
 
 _T = TypeVar("_T")
@@ -52,15 +56,15 @@ class NeighbourFetcher:
         self._calls = calls
         self._directory = directory
         self._clock = clock
-        self._waits: dict[str, tuple[str, ...]] = {}
+        self._waits: dict[str, ArtifactState] = {}
         self._threads = Threads(DOWNLOADS_AT_ONCE, "neighbours")
 
     def close(self) -> None:
         self._threads.close()
 
-    def waits_for(self, name: str) -> tuple[str, ...]:
-        """Returns the nodes through which the artifact comes that is being fetched."""
-        return self._waits.get(name, ())
+    def waiting(self, name: str) -> ArtifactState:
+        """Tells through which nodes the artifact comes that is being fetched, and how far it is."""
+        return self._waits.get(name, _NOT_WAITING)
 
     async def holders(self, url: str) -> tuple[str, ...]:
         """Returns the nodes that have the model data, as far as is known."""
@@ -165,8 +169,8 @@ class NeighbourFetcher:
 
     async def _wait_until_there(self, source: str, address: str, name: str) -> str:
         """Returns the digest of the artifact once the source has it."""
-        began = self._clock.monotonic()
-        self._waits[name] = (source,)
+        growth = CopyGrowth(self._clock.monotonic())
+        self._waits[name] = ArtifactState(waits_for=(source,))
         path = f"/artifacts/{name}?" + urlencode({"wait_seconds": POLL_SECONDS})
         while True:
             seconds = POLL_SECONDS + ASK_SECONDS
@@ -177,9 +181,40 @@ class NeighbourFetcher:
                 return state.digest
             if self._nodes.own_id in state.waits_for:
                 raise NeighbourError("it waits for this node")
-            if self._clock.monotonic() - began > LONGEST_WAIT_SECONDS:
-                raise NeighbourError("it is still fetching the artifact itself")
-            self._waits[name] = (source, *state.waits_for)
+            if growth.has_stopped(state, self._clock.monotonic()):
+                raise NeighbourError("it is still fetching the artifact itself, and not quickly")
+            self._waits[name] = ArtifactState(
+                waits_for=(source, *state.waits_for), received_bytes=state.received_bytes
+            )
+
+
+class CopyGrowth:
+    """Tells whether another node's copy of an artifact still grows.
+
+    The bytes are those that come from the store: copies between nodes, and unpacking, have their
+    own bounds.
+    """
+
+    def __init__(self, now: float) -> None:
+        """`now`: monotonic seconds."""
+        self._bytes: int | None = None
+        self._since = now
+
+    def has_stopped(self, state: ArtifactState, now: float) -> bool:
+        received, before = state.received_bytes, self._bytes
+        patience = PATIENCE_SECONDS * (1 + len(state.waits_for))
+        if received is None:
+            is_new, patience = before is not None, LONGEST_WAIT_SECONDS
+        else:
+            enough = PATIENCE_SECONDS * SLOWEST_COPY_BYTES_PER_SECOND
+            # Less than before: it comes from another node now.
+            is_new = before is None or not before <= received < before + enough
+        if is_new:
+            self._bytes, self._since = received, now
+        return now - self._since > patience
+
+
+_NOT_WAITING = ArtifactState()
 
 
 def _empty(folder: Path) -> None:

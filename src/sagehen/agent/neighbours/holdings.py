@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 5.0
 CALL_SECONDS = 5.0
 MAX_ARTIFACTS_PER_CALL = 1000
+ANNOUNCE_AGAIN_SECONDS = 300.0
+"""A keeper that was started anew has lost its entries."""
 
 
 class HeldModels:
@@ -46,7 +48,8 @@ class HeldModels:
 
 class Announcer:
     """Tells the keepers of directory entries what is here: after a start, when nodes come or go,
-    and what was fetched while a keeper did not answer."""
+    what was fetched while a keeper did not answer, and all of it now and then. Each of an
+    artifact's keepers is told, because the second one is asked while the first does not answer."""
 
     def __init__(
         self,
@@ -61,8 +64,8 @@ class Announcer:
         self._calls = calls
         self._directory = directory
         self._clock = clock
-        self._announced: dict[str, str] = {}
-        """the keeper that knows of each artifact, by name"""
+        self._announced: dict[tuple[str, str], float] = {}
+        """when a keeper was told of an artifact, by their names; monotonic seconds"""
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -74,23 +77,22 @@ class Announcer:
                 log.exception("Artifacts could not be announced.", extra={"action": "announce"})
 
     async def look(self) -> None:
-        held = self._artifacts.origins()
+        now = self._clock.monotonic()
+        known: dict[tuple[str, str], float] = {}
         new: dict[str, list[tuple[str, str]]] = defaultdict(list)
-        keepers = {}
-        for name, origin in held:
-            keeper = next(iter(self._nodes.keepers(origin.url)), None)
-            if keeper is not None:
-                keepers[name] = keeper
-                if self._announced.get(name) != keeper:
+        for name, origin in self._artifacts.origins():
+            for keeper in self._nodes.keepers(origin.url):
+                told_at = self._announced.get((keeper, name))
+                if told_at is not None and now - told_at < ANNOUNCE_AGAIN_SECONDS:
+                    known[keeper, name] = told_at
+                else:
                     new[keeper].append((origin.url, name))
-        self._announced = {
-            name: keeper for name, keeper in keepers.items() if self._announced.get(name) == keeper
-        }
+        self._announced = known
         for keeper, artifacts in new.items():
             for start in range(0, len(artifacts), MAX_ARTIFACTS_PER_CALL):
-                await self._announce(keeper, artifacts[start : start + MAX_ARTIFACTS_PER_CALL])
+                await self._announce(keeper, artifacts[start : start + MAX_ARTIFACTS_PER_CALL], now)
 
-    async def _announce(self, keeper: str, artifacts: list[tuple[str, str]]) -> None:
+    async def _announce(self, keeper: str, artifacts: list[tuple[str, str]], now: float) -> None:
         own_id = self._nodes.own_id
         if keeper == own_id:
             for url, name in artifacts:
@@ -103,4 +105,4 @@ class Announcer:
                 await self._calls.tell(keeper, address, path, message, CALL_SECONDS)
             except (Unavailable, NotFound):
                 return  # tried again at the next look
-        self._announced.update((name, keeper) for _, name in artifacts)
+        self._announced.update(((keeper, name), now) for _, name in artifacts)

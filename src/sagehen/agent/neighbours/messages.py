@@ -45,3 +45,6 @@ class ArtifactState(msgspec.Struct, frozen=True, kw_only=True):
     """of the stream of its content; None: the node is fetching it"""
     waits_for: tuple[str, ...] = ()
     """the node from which it fetches it, the one from which that one does, and so on"""
+    received_bytes: int | None = None
+    """what the node at the end of these has read of it from the store; None if that has ended, or
+    is not known"""

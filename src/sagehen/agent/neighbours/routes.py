@@ -39,10 +39,10 @@ LONGEST_POLL_SECONDS = 60.0
 def neighbour_routes(
     artifacts: ArtifactCache,
     directory: ArtifactDirectory,
-    waits_for: Callable[[str], tuple[str, ...]],
+    waiting: Callable[[str], ArtifactState],
 ) -> list[Route]:
-    """`waits_for`: the nodes through which an artifact comes that is being fetched."""
-    routes = _Routes(artifacts, directory, waits_for)
+    """`waiting`: tells of an artifact that comes from another node."""
+    routes = _Routes(artifacts, directory, waiting)
     return [
         Route("/artifacts/{name}", routes.describe, methods=["GET"]),
         Route("/artifacts/{name}/content", routes.read, methods=["GET"]),
@@ -66,11 +66,11 @@ class _Routes:
         self,
         artifacts: ArtifactCache,
         directory: ArtifactDirectory,
-        waits_for: Callable[[str], tuple[str, ...]],
+        waiting: Callable[[str], ArtifactState],
     ) -> None:
         self._artifacts = artifacts
         self._directory = directory
-        self._waits_for = waits_for
+        self._waiting = waiting
         self._turns = asyncio.Semaphore(SERVED_AT_ONCE)
 
     async def describe(self, request: Request) -> Response:
@@ -86,7 +86,10 @@ class _Routes:
         if origin is not None:
             return answer_json(ArtifactState(digest=origin.digest))
         if self._artifacts.is_fetching(name):
-            return answer_json(ArtifactState(waits_for=self._waits_for(name)))
+            state = self._waiting(name)
+            if not state.waits_for:
+                state = ArtifactState(received_bytes=self._artifacts.received_bytes(name))
+            return answer_json(state)
         raise NotFound(f"There is no artifact {name}.")
 
     async def read(self, request: Request) -> Response:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import typer
 from rich.table import Table
 
-from sagehen.app.commands.control_client import call_control
+from sagehen.app.commands.control_client import call_control, call_server
 from sagehen.base.config import load_settings
 from sagehen.base.errors import Unavailable
 from sagehen.base.home import Home
@@ -24,7 +24,7 @@ cluster_app = typer.Typer(help="The machines of a cluster.", no_args_is_help=Tru
 LOOK_SECONDS = 0.5
 LONGEST_AWAY_SECONDS = 60.0
 """while another control takes over, or a server starts again"""
-_IN_JSON = ("id", "address", "head", "instances", "pids")
+_IN_JSON = ("id", "address", "head", "state", "version", "instances", "jobs", "pids")
 
 
 @cluster_app.command("status")
@@ -37,7 +37,8 @@ def show_nodes(
         nodes = answer["nodes"]
         if as_json:
             shown = [{name: node[name] for name in _IN_JSON} for node in nodes]
-            sys.stdout.write(json.dumps({"nodes": shown}, indent=2) + "\n")
+            told = {"nodes": shown, "waiting": answer["waiting"]}
+            sys.stdout.write(json.dumps(told, indent=2) + "\n")
         else:
             out.print(_table(nodes))
             for line in _waiting(answer):
@@ -72,6 +73,9 @@ def leave(
     seconds: Annotated[
         float | None, typer.Option(help="The longest wait; default: cluster_leave_seconds.")
     ] = None,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Let the node take new work again: it does not stop.")
+    ] = False,
     home: HomeOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -87,6 +91,10 @@ def leave(
         addresses = read_addresses(folder)
         longest = settings.cluster_leave_seconds if seconds is None else seconds
         url, node_id = f"http://{addresses.gateway}", addresses.node_id
+        if undo:
+            call_server(url, folder, f"cluster/nodes/{quote(node_id, safe='')}/serve", "PUT")
+            out.print(f"The node {node_id} takes new work.", markup=False)
+            return
         work = leave_cluster(folder, url, node_id, longest, SYSTEM, _report)
         asyncio.run(work)
 
@@ -107,6 +115,8 @@ def _report(text: str) -> None:
 
 
 def _waiting(answer: dict[str, Any]) -> list[str]:
+    if not answer.get("of_leader", True):
+        return ["The control that leads does not answer now: what waits for room is not known."]
     return [
         f"{each['id']} waits for room on a node: {each['reason']}." for each in answer["waiting"]
     ]

@@ -21,7 +21,14 @@ def show_logs(
         typer.Argument(help="An endpoint or a job. Without one: the server's own logs."),
     ] = None,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", min=0, help="How many lines back, of all together.")
+        int,
+        typer.Option(
+            "--lines",
+            "-n",
+            min=0,
+            help="How many lines back, of all together; in a cluster at most the last 4 MiB of "
+            "each machine.",
+        ),
     ] = 50,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing what is added, until Ctrl-C.")

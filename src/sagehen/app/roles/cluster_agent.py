@@ -19,6 +19,7 @@ from sagehen.agent.neighbours.directory import ArtifactDirectory
 from sagehen.agent.neighbours.fetcher import NeighbourFetcher
 from sagehen.agent.neighbours.holdings import Announcer, HeldModels
 from sagehen.agent.neighbours.nodes import KnownNodes, NodeCalls
+from sagehen.agent.neighbours.result_stores import StoreCopies, stores_route
 from sagehen.agent.neighbours.routes import holders_route, neighbour_routes
 from sagehen.agent.node_description import describe_node
 from sagehen.app.roles.common import Start, serving_tls
@@ -80,6 +81,7 @@ class ClusterMember:
             return await asyncio.to_thread(describe_node, self._node_id, self.lease.run_id, gpus)
 
         routes = RouteFileReader(self._home.routes, SYSTEM)
+        results = self._home.offline_results
         outstanding = InflightSums(self._home.inflight_table).outstanding
         cluster_app = create_cluster_app(
             app,
@@ -90,12 +92,17 @@ class ClusterMember:
             self._models,
             partial(count_requests, routes, self._node_id, outstanding),
             [log_route(self._logs)],
-            neighbour_routes(agent.artifacts, self._directory, self.fetcher.waits_for),
+            [
+                *neighbour_routes(agent.artifacts, self._directory, self.fetcher.waiting),
+                stores_route(results),
+            ],
         )
+        stores = StoreCopies(self._node_id, results, self._home.routes, routes, self._calls, SYSTEM)
         announcer = Announcer(agent.artifacts, self._nodes, self._calls, self._directory, SYSTEM)
         tasks = [
             asyncio.create_task(self.lease.watch(agent.stop_jobs, agent.stop_instances)),
             asyncio.create_task(announcer.run()),
+            asyncio.create_task(stores.run()),
         ]
         relay = ContainerRelay(agent.container_address, self.lease.check_epoch, SYSTEM)
         self.lease.on_new_epoch = relay.cut_older

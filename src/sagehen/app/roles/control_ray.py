@@ -84,7 +84,7 @@ class RaySource:
         self._first_seen = {node.ray_id: self._first_seen.get(node.ray_id, now) for node in nodes}
         servers = {record.ray_id for record in records if record.has_control} | {listed.own_id}
         # Ray's node of a machine that came back is a new one; its server takes longer to start.
-        hosts = {_host(record) for record in records if record.has_control}
+        hosts = {record.host for record in records if record.has_control}
         without = [
             node
             for node in nodes
@@ -161,10 +161,6 @@ def _differs(row: NodeRecord | None, found: NodeRecord) -> bool:
         seen_at=row.seen_at,
     )
     return same != row
-
-
-def _host(record: NodeRecord) -> str:
-    return record.agent_address.rpartition(":")[0].strip("[]")
 
 
 def _is_one_address(host: str) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "ResultStore",
     "StoreError",
     "StoreInfo",
+    "copy_mark",
     "link_store",
     "read_ahead",
     "remove_drafts",
@@ -185,6 +186,11 @@ def _available_bytes() -> int:
         if name == "MemAvailable":
             return int(kib.removesuffix("kB")) * 1024
     return 0
+
+
+def copy_mark(path: Path) -> Path:
+    """Returns the file that marks a store as a copy of another node's."""
+    return path.with_name(f"{path.name}.copied")
 
 
 def remove_drafts(path: Path) -> None:

@@ -182,8 +182,12 @@ class OfflineStores:
         return None if route is None else self._opened.get(route)
 
     def _open(self, route: OfflineRoute) -> OfflineAnswers | None:
-        """Returns None for a broken store; it is tried again with the next route table."""
+        """Returns None for a broken or missing store, which the next route table tries again."""
         path = self._folder / route.file
+        if not path.exists():
+            # On a node of a cluster, the agent copies it, and has the table read again.
+            log.info("The offline results %s are not here yet.", route.file)
+            return None
         try:
             store = ResultStore(path)
         except StoreError as error:

@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 
 from sagehen.agent.artifacts.fetch import ModelData
+from sagehen.agent.neighbours import fetcher as fetcher_module
 from sagehen.agent.neighbours import routes as routes_module
 from sagehen.agent.neighbours.download import NeighbourError
+from sagehen.agent.neighbours.fetcher import (
+    LONGEST_WAIT_SECONDS,
+    PATIENCE_SECONDS,
+    SLOWEST_COPY_BYTES_PER_SECOND,
+    CopyGrowth,
+)
+from sagehen.agent.neighbours.messages import ArtifactState
 from sagehen.base.concurrency import in_thread
 from sagehen.base.errors import ArtifactMissing, NotFound, Unavailable
 from sagehen.frame.s3_locations import parse_location
@@ -151,10 +159,91 @@ async def test_who_waits_for_a_node_that_fails_asks_another(
     assert ((await second).folder / "weights").read_bytes() == CONTENT
 
 
+async def test_who_waits_for_a_node_that_gets_nothing_from_the_store_asks_it_itself(
+    nodes: CacheNodes,
+    reader: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(fetcher_module, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(fetcher_module, "PATIENCE_SECONDS", 0.001)
+    await nodes.start(3)
+    reader.gate = gate = asyncio.Event()
+    slow = asyncio.create_task(nodes[0].cache.acquire(DATA))
+    await reader.reading.wait()
+    reader.gate = None
+    for node in nodes.all[1:]:
+        artifact = await node.cache.acquire(DATA)
+        assert (artifact.folder / "weights").read_bytes() == CONTENT
+    assert reader.reads == [URL, URL], "the third one has it from the second"
+    assert not slow.done()
+    assert "still fetching the artifact itself, and not quickly" in caplog.text
+    gate.set()
+    await slow
+
+
+async def test_how_far_a_copy_is_passes_from_node_to_node(
+    nodes: CacheNodes, reader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher_module, "POLL_SECONDS", 0.01)
+    await nodes.start(4)
+    reader.gate = asyncio.Event()
+    fetches = [asyncio.create_task(nodes[0].cache.acquire(DATA))]
+    await reader.reading.wait()
+    (name,) = nodes[0].cache._fetching
+    nodes[0].cache._from_store[name].bytes = 1000
+    for node in nodes.all[1:]:
+        fetches.append(asyncio.create_task(node.cache.acquire(DATA)))
+        await eventually(lambda node=node: node.fetcher.waiting(name).received_bytes == 1000)
+    assert nodes[3].fetcher.waiting(name).waits_for == ("n1", "n0")
+    reader.gate.set()
+    await asyncio.gather(*fetches)
+    assert reader.reads == [URL]
+    assert nodes[0].cache.received_bytes(name) is None
+
+
+def has_stopped(growth: CopyGrowth, received: int | None, now: float, hops: int = 0) -> bool:
+    state = ArtifactState(waits_for=("x",) * hops, received_bytes=received)
+    return growth.has_stopped(state, now)
+
+
+def test_a_copy_that_grows_is_waited_for_as_long_as_it_takes() -> None:
+    growth = CopyGrowth(0)
+    for second in range(0, 7201, 10):
+        assert not has_stopped(growth, second * SLOWEST_COPY_BYTES_PER_SECOND, second)
+    last = 7200 * SLOWEST_COPY_BYTES_PER_SECOND
+    assert not has_stopped(growth, last, 7200 + PATIENCE_SECONDS)
+    assert has_stopped(growth, last, 7201 + PATIENCE_SECONDS)
+
+
+def test_a_trickle_is_no_growth() -> None:
+    growth = CopyGrowth(0)
+    assert not has_stopped(growth, 0, 0)
+    assert has_stopped(growth, 1000, PATIENCE_SECONDS + 1)
+
+
+def test_the_node_next_to_the_slow_one_gives_up_first() -> None:
+    near, far = CopyGrowth(0), CopyGrowth(0)
+    assert not has_stopped(near, 0, 0)
+    assert not has_stopped(far, 0, 0, hops=1)
+    assert has_stopped(near, 0, PATIENCE_SECONDS + 1)
+    assert not has_stopped(far, 0, PATIENCE_SECONDS + 1, hops=1)
+    # The near one reads the store itself: its copy begins.
+    assert has_stopped(far, 0, 2 * PATIENCE_SECONDS + 1, hops=1)
+
+
+def test_unpacking_and_older_nodes_have_a_longer_time() -> None:
+    growth = CopyGrowth(0)
+    assert not has_stopped(growth, 7, 5)
+    assert not has_stopped(growth, None, 100)
+    assert not has_stopped(growth, None, 100 + LONGEST_WAIT_SECONDS)
+    assert has_stopped(growth, None, 101 + LONGEST_WAIT_SECONDS)
+
+
 async def test_two_nodes_never_wait_for_each_other(nodes: CacheNodes, reader: Any) -> None:
     await nodes.start(2)
     name = (await nodes[0].cache.acquire(DATA)).name
-    nodes[1].fetcher._waits[name] = ("n0",)
+    nodes[1].fetcher._waits[name] = ArtifactState(waits_for=("n0",))
     nodes[1].cache._fetching[name] = asyncio.create_task(asyncio.sleep(0))
     nodes[1].cache.wait_for_fetch = _at_once  # type: ignore[assignment]
     address = nodes[1].address

@@ -3,7 +3,9 @@ from typing import Any
 import pytest
 
 from sagehen.agent.artifacts.fetch import ModelData
+from sagehen.agent.neighbours.holdings import ANNOUNCE_AGAIN_SECONDS
 from sagehen.frame.s3_locations import parse_location
+from support.clock import HandClock
 from support.fixtures.neighbours import CacheNode, CacheNodes
 
 MANY = parse_location("s3://bucket/many/")
@@ -80,6 +82,42 @@ async def test_a_new_node_becomes_keeper_of_what_others_hold(nodes: CacheNodes) 
     for key in urls:
         url = f"s3://bucket/{key}"
         assert nodes.keeper(url).directory.holders(url) == ("n0",)
+
+
+async def test_while_the_keeper_is_away_the_second_one_knows_what_others_hold(
+    nodes: CacheNodes, reader: Any
+) -> None:
+    await nodes.start(4)
+    url = SINGLE.location.url
+    keeper = nodes.keeper(url)
+    holder, other, *_ = [
+        node for node in nodes.all if node.node_id not in nodes[0].nodes.keepers(url)
+    ]
+    await holder.cache.acquire(SINGLE)
+    await holder.announcer.look()
+    await keeper.stop()
+    assert await other.fetcher.holders(url) == (holder.node_id,)
+    await other.cache.acquire(SINGLE)
+    assert reader.reads == [url]
+
+
+async def test_a_keeper_that_was_started_anew_learns_what_others_hold(nodes: CacheNodes) -> None:
+    await nodes.start(3)
+    url = SINGLE.location.url
+    holder = nodes[0]
+    holder.announcer._clock = clock = HandClock()
+    await holder.cache.acquire(SINGLE)
+    await holder.announcer.look()
+    for node in nodes.all:
+        node.directory._urls.clear()
+    clock.seconds += ANNOUNCE_AGAIN_SECONDS - 1
+    await holder.announcer.look()
+    assert nodes.keeper(url).directory.holders(url) == (), "each look would send everything"
+    clock.seconds += 1
+    await holder.announcer.look()
+    for node_id in holder.nodes.keepers(url):
+        node = next(each for each in nodes.all if each.node_id == node_id)
+        assert node.directory.holders(url) == ("n0",)
 
 
 async def test_few_entries_move_when_a_node_comes(nodes: CacheNodes) -> None:

@@ -104,15 +104,18 @@ def test_what_is_removed_after_the_snapshot_is_in_the_backup(
     home: Path, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bring = taking._bring_blobs
+    removed = []
 
     def bring_late(*given: object) -> object:
         with opened(home) as objects:
             objects.delete("bucket", ["k0", "k1", "k2", "small"])
             put(objects, "k3", b"another" * 9999)
+        removed.append(True)
         return bring(*given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(taking, "_bring_blobs", bring_late)
     take_backup(settings_of(home), target)
+    assert removed
     new = home.parent / "new"
     restore_backup(settings_of(new), target)
     check(new)

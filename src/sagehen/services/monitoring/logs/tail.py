@@ -15,6 +15,8 @@ __all__ = ["ContainerTail", "TailLine", "TailPage", "TailRequest", "choose_kind"
 PAGE_BYTES = 4 * 2**20
 """of one answer, about"""
 _FIRST_READ_BYTES = 64 * 1024
+_LEAST_READ_BYTES = 4 * 1024
+"""of each log, also where an answer is full"""
 ENDPOINTS, TRAINING, TRANSFORM = "endpoints", "training-jobs", "transform-jobs"
 
 
@@ -25,7 +27,7 @@ class TailRequest(msgspec.Struct, frozen=True, kw_only=True):
     """the folder of the logs; empty: the first in which there are some"""
     is_job: bool = False
     lines: int = 0
-    """the last ones of each log"""
+    """the last ones of each log, as far as they fit into one answer"""
     since_ms: int | None = None
     """lines from that time on, instead of the last ones"""
     everything: bool = False
@@ -99,6 +101,7 @@ class ContainerTail:
     def first(
         self, request: TailRequest, now: float, most_bytes: int | None = None
     ) -> list[LogEvent]:
+        """`most_bytes`: about as many are read, of the last lines the last ones; None: all."""
         log = open_log(self.path)
         if log is None:
             return []
@@ -108,14 +111,15 @@ class ContainerTail:
             at = log.position_at(request.since_ms)
             start = start_of_line(log, at) if at > log.start else at
             return self._from(log, start, now, most_bytes)
-        size = _FIRST_READ_BYTES
+        most = log.end if most_bytes is None else max(most_bytes, _LEAST_READ_BYTES)
+        size = min(_FIRST_READ_BYTES, most)
         while True:
             start = max(log.start, log.end - size)
             start = start if start == log.start else start_of_line(log, start)
             events = [event for event in self._from(log, start, now) if event.text]
-            if len(events) >= request.lines or start == log.start:
+            if len(events) >= request.lines or start == log.start or size >= most:
                 return events[-request.lines :] if request.lines else []
-            size *= 4
+            size = min(4 * size, most)
 
     def added(self, now: float, most_bytes: int | None = None) -> list[LogEvent]:
         log = open_log(self.path)

@@ -15,6 +15,7 @@ from sagehen.frame.offline_results.store import (
     ResultStore,
     StoreError,
     StoreInfo,
+    copy_mark,
     remove_drafts,
 )
 from sagehen.services.sagemaker.offline_results.building import BuildReport, BuildRequest
@@ -88,7 +89,7 @@ class StoreBuilds:
                 self._remove(file)
         for file, request in required.items():
             is_known = file in self._ready or file in self._failures
-            if not is_known and not self.is_building(file):
+            if not is_known and not self.is_building(file) and not self._adopt(file):
                 self._start(request)
 
     async def run(self) -> None:
@@ -113,6 +114,18 @@ class StoreBuilds:
                 log.warning("%s It is built again where an endpoint needs it.", error, extra=about)
         for path in self._folder.glob("*.db.*"):
             remove_drafts(path.with_suffix(""))
+
+    def _adopt(self, file: str) -> bool:
+        """Takes a store that this node has copied from the machine where another control led."""
+        path = self._folder / file
+        if file in self._unreadable or not path.exists():
+            return False
+        try:
+            self._ready[file] = ResultStore(path).info
+        except StoreError:
+            return False
+        copy_mark(path).unlink(missing_ok=True)
+        return True
 
     def _start(self, request: StoreRequest) -> None:
         task = asyncio.create_task(self._build_until_ready(request))

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sagehen.frame.offline_results.store import ResultStore, write_store
+from sagehen.frame.offline_results.store import ResultStore, copy_mark, write_store
 from sagehen.services.sagemaker.offline_results.building import BuildReport
 from sagehen.services.sagemaker.offline_results.builds import BUILDS_AT_ONCE, StoreBuilds
 from sagehen.services.sagemaker.offline_results.stores import NO_STORES, StoreRequest
@@ -203,3 +203,13 @@ async def test_states_are_a_copy(house) -> None:
     house.require("d.a.0.db")
     await house.settle()
     assert (states, states.ready) == (NO_STORES, {})
+
+
+async def test_a_store_that_another_leader_has_built_is_not_built_again(house) -> None:
+    """The node's agent has copied it since this control has started."""
+    write_store(house.folder / "d.a.0.db", [(b"7", b"x")], "print", 5.0)
+    copy_mark(house.folder / "d.a.0.db").touch()
+    house.require("d.a.0.db")
+    await house.settle()
+    assert house.memory.requests == []
+    assert house.ready == house.files == {"d.a.0.db"}, "and it is no copy any more"
