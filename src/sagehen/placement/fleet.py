@@ -68,6 +68,8 @@ class Fleet(NodeQuestions):
         self._nodes: dict[str, WatchedNode] = {}
         self._assignments = Assignments()
         self._has_begun = False
+        self._has_own_routes = False
+        """The file has the table of this control since it leads: before, nodes may have newer ones"""
         self._is_ready = self._is_ready_for_jobs = False
         self._reports = MergedReports(clock)
         self._requests = BackgroundRequests()
@@ -97,7 +99,8 @@ class Fleet(NodeQuestions):
                 self._nodes[node_id] = self._watch(record)
         self._has_begun = True
         if before != {record.node_id: _use(record) for record in records}:
-            self._send_routes()
+            if self._has_own_routes:
+                self._send_routes()
             self.on_nodes()
         self._settle()
 
@@ -106,6 +109,7 @@ class Fleet(NodeQuestions):
         if not self._has_begun:
             return
         self._has_begun = self._is_ready = self._is_ready_for_jobs = False
+        self._has_own_routes = False
         nodes, self._nodes = self.nodes, {}
         for node in nodes:
             await node.close()
@@ -113,7 +117,8 @@ class Fleet(NodeQuestions):
         self._announce()
 
     def hint_routes(self) -> None:
-        """Has the route table sent to all nodes. Safe from any thread."""
+        """Has the route table, which this control has just written or found to be right, sent to
+        all nodes. Safe from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._send_routes)
 
@@ -250,6 +255,7 @@ class Fleet(NodeQuestions):
             raise Unavailable("Jobs may still run on a node that does not answer.")
 
     def _send_routes(self) -> None:
+        self._has_own_routes = self._has_begun
         try:
             table = self._routes_file.read_bytes()
         except FileNotFoundError:

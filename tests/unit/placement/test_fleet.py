@@ -404,6 +404,24 @@ async def test_every_other_node_gets_each_route_table_also_after_it_was_away(clu
     assert cluster.fleet.node_routes["b"] == NodeRoute(peer_address="b:2", agent_address="b:1")
 
 
+async def test_a_new_leader_sends_no_table_before_its_own(cluster):
+    """Its file may be older than what the nodes have from the last leader."""
+    cluster.routes_file.write_bytes(b"old")
+    await cluster.begin("a", "b")
+    await cluster.begin("c")
+    assert [agent.tables for agent in cluster.agents.values()] == [[], [], []]
+    cluster.routes_file.write_bytes(b"new")
+    cluster.fleet.hint_routes()
+    await cluster.settle()
+    await cluster.begin("d")
+    assert cluster.agents["b"].tables == cluster.agents["d"].tables == [b"new"]
+    await cluster.fleet.stand_down()
+    cluster.fleet.hint_routes()  # of a pass that has not heard of it
+    await cluster.settle()
+    await cluster.begin("a", "b")
+    assert cluster.agents["b"].tables == [b"new"]
+
+
 async def test_no_agent_is_sent_to_a_node_that_is_lost(cluster):
     changes = []
     await cluster.begin("a", "b")

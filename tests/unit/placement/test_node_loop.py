@@ -16,6 +16,7 @@ class Fleet:
 
     def __init__(self):
         self.records = None
+        self.stood_down = 0
         self.silent = set()
 
     async def set_nodes(self, records):
@@ -23,6 +24,7 @@ class Fleet:
 
     async def stand_down(self):
         self.records = None
+        self.stood_down += 1
 
     @property
     def nodes(self):
@@ -199,3 +201,15 @@ async def test_the_epoch_of_a_new_leader_is_written_before_agents_hear_it(house,
     assert heard[0] == {3}
     house.change(store.note_seen, ["a"], 2, 1e6)
     assert house.rows()["a"].epoch == 3, "an earlier leader, which was stopped for a while"
+
+
+async def test_a_control_that_leads_anew_forgets_what_it_knew(house):
+    """Another has led meanwhile, if only for a moment between two turns."""
+    await house.loop.turn()
+    before = house.fleet.stood_down
+    await house.loop.turn()
+    assert house.fleet.stood_down == before
+    house.epoch += 2
+    await house.loop.turn()
+    assert house.fleet.stood_down == before + 1
+    assert "own" in house.fleet.records

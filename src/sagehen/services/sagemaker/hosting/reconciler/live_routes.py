@@ -5,6 +5,7 @@ The result is that of `build_routes` for all endpoints, at a cost that depends o
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
+from typing import TypeVar
 
 from sagehen.frame.routes import Route
 from sagehen.services.sagemaker.hosting.reconciler.columns import (
@@ -20,6 +21,8 @@ from sagehen.services.sagemaker.hosting.reconciler.rows import EndpointRows
 from sagehen.services.sagemaker.offline_results.stores import NO_STORES, StoreStates
 
 __all__ = ["LiveRoutes", "of_names"]
+
+T = TypeVar("T")
 
 
 class LiveRoutes:
@@ -93,5 +96,5 @@ class LiveRoutes:
                     self._short.add(name)
 
 
-def of_names(routes: Mapping[str, Route], names: Iterable[str]) -> dict[str, Route]:
-    return {name: routes[name] for name in names if name in routes}
+def of_names(values: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    return {name: values[name] for name in names if name in values}
