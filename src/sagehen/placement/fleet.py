@@ -69,7 +69,7 @@ class Fleet(NodeQuestions):
         self._assignments = Assignments()
         self._has_begun = False
         self._has_own_routes = False
-        """The file has the table of this control since it leads: before, nodes may have newer ones"""
+        """The file has this control's table, since it leads; nodes may have newer ones before"""
         self._is_ready = self._is_ready_for_jobs = False
         self._reports = MergedReports(clock)
         self._requests = BackgroundRequests()

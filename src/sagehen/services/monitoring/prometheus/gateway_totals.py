@@ -262,7 +262,8 @@ class Observations:
         for _, (_, variants) in self._reporting():
             for key, presence in variants.items():
                 variant_key = (key.endpoint, key.variant)
-                sums[variant_key] = sums.get(variant_key, VariantPresence()) + presence
+                known = sums.get(variant_key)
+                sums[variant_key] = presence if known is None else known + presence
         return sums
 
     def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[CountsKey, VariantPresence]]]]:
