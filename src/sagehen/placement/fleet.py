@@ -239,11 +239,10 @@ class Fleet(NodeQuestions):
         self.on_nodes()
 
     def _learn(self, specs: RunningSpecs) -> None:
-        workloads = self._assignments.workloads
         for spec in specs.instances:
-            workloads[spec.instance_id] = workload_of_instance(spec)
+            self._assignments.learn(spec.instance_id, workload_of_instance(spec))
         for job in specs.jobs:
-            workloads[job.attempt_id] = workload_of_job(job)
+            self._assignments.learn(job.attempt_id, workload_of_job(job))
 
     def _require_ready(self) -> None:
         if not self._is_ready:
@@ -269,7 +268,7 @@ class Fleet(NodeQuestions):
     ) -> WatchedNode | None:
         """Returns the node to ask; None if the work has to wait. Raises Unavailable."""
         assignments, now = self._assignments, self._clock.monotonic()
-        assignments.workloads[key] = workload
+        assignments.learn(key, workload)
         node = self._nodes.get(assignments.node_of(key) or "")
         if node is not None and not node.record.takes_work and not _has_reported(node, key):
             node = None
