@@ -224,6 +224,15 @@ class NodeClient(AgentClient):
     async def put_routes(self, table: bytes) -> None:
         self._check(await self._request("PUT", "/routes", table))
 
+    async def change_routes(self, changes: bytes) -> bool:
+        """Returns False where the agent needs the whole table: it has another one, or is of the
+        release before."""
+        answer = await self._request("PATCH", "/routes", changes)
+        if answer.status in (404, 405, 409):
+            return False
+        self._check(answer)
+        return True
+
     def close(self) -> None:
         self._pool.abort()
 

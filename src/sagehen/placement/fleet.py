@@ -22,7 +22,7 @@ from sagehen.frame.container_specs import (
 )
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 from sagehen.frame.nodes import Resources, RunningSpecs
-from sagehen.frame.routes import NodeRoute
+from sagehen.frame.routes import NodeRoute, TableText
 from sagehen.placement.assignments import Assignments
 from sagehen.placement.background_requests import BackgroundRequests
 from sagehen.placement.choice import Workload
@@ -68,8 +68,8 @@ class Fleet(NodeQuestions):
         self._nodes: dict[str, WatchedNode] = {}
         self._assignments = Assignments()
         self._has_begun = False
-        self._has_own_routes = False
-        """The file has this control's table, since it leads; nodes may have newer ones before"""
+        self._has_own_routes = False  # since this control leads; nodes may have newer ones before
+        self._routes: TableText | None = None
         self._is_ready = self._is_ready_for_jobs = False
         self._reports = MergedReports(clock)
         self._requests = BackgroundRequests()
@@ -108,8 +108,7 @@ class Fleet(NodeQuestions):
         """Forgets everything: another control leads."""
         if not self._has_begun:
             return
-        self._has_begun = self._is_ready = self._is_ready_for_jobs = False
-        self._has_own_routes = False
+        self._has_begun = self._is_ready = self._is_ready_for_jobs = self._has_own_routes = False
         nodes, self._nodes = self.nodes, {}
         for node in nodes:
             await node.close()
@@ -256,12 +255,14 @@ class Fleet(NodeQuestions):
     def _send_routes(self) -> None:
         self._has_own_routes = self._has_begun
         try:
-            table = self._routes_file.read_bytes()
+            content = self._routes_file.read_bytes()
         except FileNotFoundError:
             return
+        if self._routes is None or self._routes.content != content:
+            self._routes = TableText(content)
         for node in self.nodes:
             if node.node_id != self._own_node_id:
-                node.set_routes(table)
+                node.set_routes(self._routes)
 
     def _place(
         self, key: str, spec: InstanceSpec | JobSpec, workload: Workload
