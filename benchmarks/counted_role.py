@@ -43,7 +43,7 @@ def count_control() -> None:
 
     event.listen(Engine, "before_cursor_execute", lambda *_: add("statements", 1))
     count(EndpointPass, "run", "pass")
-    count(RouteFile, "publish", "publish")
+    count(RouteFile, "write" if hasattr(RouteFile, "write") else "publish", "publish")
     count(Fleet, "_settle", "settle")
     count(Recorder, "flush", "flush")
     count_bytes(NodeClient)

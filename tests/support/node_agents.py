@@ -11,6 +11,7 @@ from sagehen.frame.container_specs import InstanceReport, InstanceSpec, Instance
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec
 from sagehen.frame.nodes import LeaseAnswer, ModelList, NodeDescription, Resources, RunningSpecs
+from sagehen.frame.routes import TableText
 from sagehen.placement.records import NodeRecord
 from support.clock import SteppedClock
 from support.fleet import CONTAINERS
@@ -31,6 +32,7 @@ class FakeNode:
         self.job_specs: dict[str, JobSpec] = {}
         self.job_reports: dict[str, JobReport] = {}
         self.tables: list[bytes] = []
+        self.takes_changes = True
         self.leases: list[tuple[float, object]] = []
         self.calls: list[tuple[str, str]] = []
         self.refuses: str | None = None
@@ -134,6 +136,13 @@ class FakeNode:
     async def put_routes(self, table) -> None:
         await self._call("routes")
         self.tables.append(table)
+
+    async def change_routes(self, changes) -> bool:
+        await self._call("route changes")
+        if not self.takes_changes:
+            return False
+        self.tables.append(TableText(self.tables[-1]).after(changes).content)
+        return True
 
     async def read_logs(self, request) -> bytes:
         await self._call("logs")

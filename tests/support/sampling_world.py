@@ -12,7 +12,7 @@ from sagehen.services.monitoring.metering import sampler as module
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.monitoring.metering.sampler import Sampler
 from sagehen.services.monitoring.prometheus.gateway_totals import GatewayReport, Observations
-from sagehen.services.sagemaker.async_inference.metrics import backlogs
+from sagehen.services.sagemaker.async_inference.metrics import Backlogs
 from sagehen.services.sagemaker.hosting.endpoint_store import first_variant
 from sagehen.state.leadership import Leadership
 from support.clock import HandClock
@@ -68,7 +68,7 @@ class SamplingWorld:
             self.agent,
             self.clock,
             Leadership(self.database, self.clock, holder).lease(module.LEASE_NAME),
-            backlogs,
+            Backlogs().read,
         )
 
     def turn(self, sampler=None):

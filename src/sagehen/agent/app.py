@@ -11,10 +11,12 @@ from starlette.routing import Route
 from starlette.types import Receive
 
 from sagehen.agent.agent import Agent
+from sagehen.agent.changes import ListHistory
 from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
 from sagehen.agent.jobs.jobs import JobAttempts
 from sagehen.agent.messages import (
     ErrorMessage,
+    InstanceList,
     JobSample,
     LoadRequest,
     TouchRequest,
@@ -181,11 +183,21 @@ def create_app(
 class _Routes:
     def __init__(self, agent: Agent, missing_walls: Sequence[str]) -> None:
         self._agent = agent
+        self._history = ListHistory()
         self._missing_walls = missing_walls
 
     async def list_instances(self, request: Request) -> Response:
-        agent = self._agent
-        return await answer_list(request, agent.list_instances, agent.wait_for_change)
+        """With `changes=1` and `since`, answers what has changed, if that version is known."""
+        agent, history = self._agent, self._history
+        tells_changes = request.query_params.get("changes") == "1"
+
+        async def wait(since: int, seconds: float) -> InstanceList:
+            listed = await agent.wait_for_change(since, seconds)
+            return history.answer(since if tells_changes else None, listed)
+
+        return await answer_list(
+            request, lambda: history.answer(None, agent.list_instances()), wait
+        )
 
     async def put_instance(self, request: Request) -> Response:
         spec = await read_body(request, InstanceSpec)

@@ -2,12 +2,16 @@
 
 import asyncio
 
+from sagehen.agent.messages import InstanceList
 from sagehen.base.clock import Clock
+from sagehen.frame.container_specs import InstanceReport
 
-__all__ = ["Changes"]
+__all__ = ["Changes", "ListHistory"]
 
 MAX_WAIT_SECONDS = 60.0
 COALESCE_SECONDS = 0.05
+MAX_LISTS = 8
+"""versions whose lists are kept; whoever knows an older one gets the whole list"""
 
 
 class Changes:
@@ -50,3 +54,36 @@ class Changes:
             await asyncio.wait({changed}, timeout=min(max(seconds, 0), MAX_WAIT_SECONDS))
         finally:
             changed.cancel()
+
+
+class ListHistory:
+    """The last lists of instances, to tell those who know one of them only what has changed.
+
+    A version has one list, the first that was answered: what changes before the next announcement
+    is in the list of that one.
+    """
+
+    def __init__(self) -> None:
+        self._lists: dict[int, dict[str, InstanceReport]] = {}
+
+    def answer(self, since: int | None, now: InstanceList) -> InstanceList:
+        """Returns the changes since a version; the whole list, where that version is not known."""
+        reports = self._lists.get(now.version)
+        if reports is None:
+            reports = {each.instance_id: each for each in now.instances}
+            self._lists[now.version] = reports
+            if len(self._lists) > MAX_LISTS:
+                del self._lists[next(iter(self._lists))]
+        before = None if since is None else self._lists.get(since)
+        if before is None:
+            return InstanceList(version=now.version, instances=tuple(reports.values()))
+        return InstanceList(
+            version=now.version,
+            instances=tuple(
+                report
+                for key, report in reports.items()
+                if (known := before.get(key)) is not report and known != report
+            ),
+            since=since,
+            gone=tuple(key for key in before if key not in reports),
+        )

@@ -20,7 +20,7 @@ from sagehen.agent.messages import (
 )
 from sagehen.base.clock import Clock
 from sagehen.base.errors import Invalid, NobodyListens, NotFound, SagehenError, Unavailable
-from sagehen.frame.container_specs import InstanceSpec
+from sagehen.frame.container_specs import InstanceReport, InstanceSpec
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 from sagehen.frame.nodes import (
@@ -41,7 +41,12 @@ TIMEOUT_SECONDS = 10.0
 REFUSED_SECONDS = 0.2
 """a machine that refuses a connection does so at once"""
 
+MAX_LISTS = 4
+"""versions whose lists of instances are kept: several readers may wait for changes"""
+
 _T = TypeVar("_T")
+_Reports = dict[str, InstanceReport]
+"""by id"""
 
 
 class AgentClient:
@@ -49,13 +54,31 @@ class AgentClient:
 
     def __init__(self, socket: Path) -> None:
         self._address = f"unix:{socket}"
+        self._lists: dict[int, _Reports] = {}
+        """the last lists of instances, by version"""
 
     async def instances(self, since: int | None = None, wait_seconds: float = 0) -> InstanceList:
         """Lists instances; with `since`, once the version differs, or after `wait_seconds`."""
-        path = "/instances" + _query(since, wait_seconds)
-        return self._decode(
+        # An agent of the release before does not know `changes`, and answers the whole list.
+        before = None if since is None else self._lists.get(since)
+        path = "/instances" + _query(since, wait_seconds) + ("" if before is None else "&changes=1")
+        answer = self._decode(
             await self._request("GET", path, wait_seconds=wait_seconds), InstanceList
         )
+        if answer.since is None:
+            reports = {each.instance_id: each for each in answer.instances}
+        elif before is not None and answer.since == since:
+            reports = _changed(before, answer)
+        else:
+            raise Unavailable(f"The agent has answered changes since {answer.since}.")
+        self._keep_list(answer.version, reports)
+        return InstanceList(version=answer.version, instances=tuple(reports.values()))
+
+    def _keep_list(self, version: int, reports: _Reports) -> None:
+        self._lists.pop(version, None)
+        self._lists[version] = reports
+        if len(self._lists) > MAX_LISTS:
+            del self._lists[next(iter(self._lists))]
 
     async def put_instance(self, spec: InstanceSpec) -> None:
         """Runs an instance, also again if it is FAILED. Raises Invalid."""
@@ -167,6 +190,7 @@ class NodeClient(AgentClient):
         self._clock = clock
         self._epoch = epoch
         self._address = address
+        self._lists = {}
         self._pool = Pool(f"tcp:{address}", clock, tls=tls)
 
     async def describe(self) -> NodeDescription:
@@ -199,6 +223,15 @@ class NodeClient(AgentClient):
 
     async def put_routes(self, table: bytes) -> None:
         self._check(await self._request("PUT", "/routes", table))
+
+    async def change_routes(self, changes: bytes) -> bool:
+        """Returns False where the agent needs the whole table: it has another one, or is of the
+        release before."""
+        answer = await self._request("PATCH", "/routes", changes)
+        if answer.status in (404, 405, 409):
+            return False
+        self._check(answer)
+        return True
 
     def close(self) -> None:
         self._pool.abort()
@@ -238,6 +271,13 @@ def _query(since: int | None, wait_seconds: float) -> str:
     if since is None:
         return ""
     return "?" + urlencode({"since": since, "wait_seconds": wait_seconds})
+
+
+def _changed(before: _Reports, answer: InstanceList) -> _Reports:
+    reports = {**before, **{each.instance_id: each for each in answer.instances}}
+    for key in answer.gone:
+        reports.pop(key, None)
+    return reports
 
 
 def _job_path(attempt_id: str) -> str:

@@ -26,7 +26,7 @@ from sagehen.frame.nodes import (
     NodeRequests,
     RunningSpecs,
 )
-from sagehen.frame.routes import RouteTable
+from sagehen.frame.routes import RouteChanges, RouteTable, TableText
 
 __all__ = ["RouteTableFile", "create_cluster_app"]
 
@@ -40,6 +40,7 @@ class RouteTableFile:
         self._path = path
         self._newest = (0, -1)
         """epoch and version"""
+        self._text: TableText | None = None
 
     def write(self, epoch: int, body: bytes) -> None:
         """Blocks. Raises Invalid."""
@@ -47,12 +48,28 @@ class RouteTableFile:
             version = msgspec.json.decode(body, type=RouteTable).version
         except msgspec.MsgspecError as error:
             raise Invalid(f"The body is no route table: {error}") from error
-        if (epoch, version) <= self._newest:
-            return
+        if (epoch, version) > self._newest:
+            self._replace(epoch, version, TableText(body))
+
+    def change(self, epoch: int, body: bytes) -> bool:
+        """Returns False where the changes do not follow the newest table: control must send the
+        whole one. Blocks. Raises Invalid."""
+        try:
+            changes = msgspec.json.decode(body, type=RouteChanges)
+        except msgspec.MsgspecError as error:
+            raise Invalid(f"The body has no changes of a route table: {error}") from error
+        if (epoch, changes.version) <= self._newest:
+            return True
+        if self._text is None or (epoch, changes.base) != self._newest:
+            return False
+        self._replace(epoch, changes.version, self._text.after(body))
+        return True
+
+    def _replace(self, epoch: int, version: int, text: TableText) -> None:
         draft = self._path.with_name(f"{self._path.name}.new")
-        draft.write_bytes(body)
+        draft.write_bytes(text.content)
         draft.replace(self._path)
-        self._newest = (epoch, version)
+        self._newest, self._text = (epoch, version), text
 
 
 def create_cluster_app(
@@ -80,6 +97,7 @@ def create_cluster_app(
             Route("/specs", routes.list_specs, methods=["GET"]),
             Route("/lease", routes.renew_lease, methods=["POST"]),
             Route("/routes", routes.put_routes, methods=["PUT"]),
+            Route("/routes", routes.change_routes, methods=["PATCH"]),
             Route("/models", routes.list_models, methods=["GET"]),
             *of_control,
             Mount("/", app=agent_app),
@@ -124,14 +142,26 @@ class _Routes:
         return answer_json(self._models.list())
 
     async def put_routes(self, request: Request) -> Response:
-        body = bytearray()
-        async for part in request.stream():
-            body += part
-            if len(body) > MAX_ROUTES_BYTES:
-                raise Invalid(f"The route table is larger than {MAX_ROUTES_BYTES} bytes.")
+        body = await _read_routes(request)
         # In the event loop: two tables in two threads could be written in the wrong order.
-        self._table.write(epoch_of(request.scope), bytes(body))
+        self._table.write(epoch_of(request.scope), body)
         return Response(status_code=204)
+
+    async def change_routes(self, request: Request) -> Response:
+        """Answers 409 where the whole table is needed."""
+        body = await _read_routes(request)
+        has_changed = self._table.change(epoch_of(request.scope), body)
+        return Response(status_code=204 if has_changed else 409)
+
+
+async def _read_routes(request: Request) -> bytes:
+    """Raises Invalid."""
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_ROUTES_BYTES:
+            raise Invalid(f"The route table is larger than {MAX_ROUTES_BYTES} bytes.")
+    return bytes(body)
 
 
 class _EpochCheck:

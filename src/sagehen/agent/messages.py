@@ -20,6 +20,10 @@ class InstanceList(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     """grows with every change; a new agent starts higher"""
     instances: tuple[InstanceReport, ...]
+    since: int | None = None
+    """If set, `instances` are those that are new or different since that version."""
+    gone: tuple[str, ...] = ()
+    """ids of instances that are gone since then"""
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,9 +22,11 @@ __all__ = [
     "OfflineRoute",
     "OnDemandRoute",
     "Route",
+    "RouteChanges",
     "RouteFileReader",
     "RouteTable",
     "RoutingStrategy",
+    "TableText",
     "VariantRoute",
 ]
 
@@ -187,6 +189,72 @@ class _EncodedTable(_TableHead, frozen=True, kw_only=True):
     """Reads each route as the JSON that it is: only those that changed are parsed."""
 
     routes: dict[str, msgspec.Raw]
+
+
+class RouteChanges(_TableHead, frozen=True, kw_only=True):
+    """A route table, by what is different from that of the version `base`. The members of the head
+    are whole."""
+
+    base: int
+    routes: dict[str, Route]
+    """of endpoints that are new or different"""
+    gone: tuple[str, ...] = ()
+    """endpoints without a route"""
+
+
+class _EncodedChanges(_TableHead, frozen=True, kw_only=True):
+    base: int
+    routes: dict[str, msgspec.Raw]
+    gone: tuple[str, ...] = ()
+
+
+class TableText:
+    """A route table as JSON, which can be told by its changes since another one."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self._parsed: tuple[_TableHead, dict[str, bytes]] | None = None
+        self._changes: tuple[TableText, bytes | None] | None = None
+        """those that were computed last: most nodes have the same table"""
+
+    def changes_since(self, before: "TableText") -> bytes | None:
+        """Returns RouteChanges as JSON; None where the whole table is not much longer."""
+        if self._changes is None or self._changes[0] is not before:
+            self._changes = before, self._compare(before)
+        return self._changes[1]
+
+    def after(self, changes: bytes) -> "TableText":
+        """Returns the table with these changes. Raises DecodeError."""
+        found = msgspec.json.decode(changes, type=_EncodedChanges)
+        _, routes = self._parse()
+        routes = {name: route for name, route in routes.items() if name not in found.gone}
+        routes.update((name, bytes(route)) for name, route in found.routes.items())
+        return TableText(_encoded(found, routes))
+
+    def _compare(self, before: "TableText") -> bytes | None:
+        try:
+            head, routes = self._parse()
+            base, known = before._parse()
+        except msgspec.DecodeError:
+            return None
+        changed = {name: route for name, route in routes.items() if known.get(name) != route}
+        if 2 * len(changed) > len(routes):
+            return None
+        gone = [name for name in known if name not in routes]
+        return _encoded(head, changed, base=base.version, gone=gone)
+
+    def _parse(self) -> tuple[_TableHead, dict[str, bytes]]:
+        """Raises DecodeError."""
+        if self._parsed is None:
+            found = msgspec.json.decode(self.content, type=_EncodedTable)
+            self._parsed = found, {name: bytes(route) for name, route in found.routes.items()}
+        return self._parsed
+
+
+def _encoded(head: _TableHead, routes: dict[str, bytes], **more: object) -> bytes:
+    values = {name: getattr(head, name) for name in _TableHead.__struct_fields__}
+    texts = {name: msgspec.Raw(route) for name, route in routes.items()}
+    return msgspec.json.encode({**values, **more, "routes": texts})
 
 
 FRESH_SECONDS = 0.001

@@ -262,5 +262,6 @@ def as_dimensions(dimensions: dict[str, str]) -> Dimensions:
     return tuple(sorted(dimensions.items()))
 
 
+@lru_cache(16384)  # the same series are written again and again
 def _digest(*parts: object) -> str:
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()

@@ -1,11 +1,12 @@
 """Which node each instance or attempt is on, or is to be on, and who waits for room."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sagehen.frame.container_specs import InstanceSpec
 from sagehen.frame.job_specs import JobSpec
-from sagehen.placement.choice import NodeLoad, Workload, choose_node, describe_lack
+from sagehen.placement.choice import LoadSum, NodeLoad, Workload, choose_node, describe_lack
 from sagehen.placement.watched_node import WatchedNode
 
 __all__ = ["Assignments", "Waiting"]
@@ -41,11 +42,23 @@ class _Assigned:
 class Assignments:
     """Instances and attempts by id: no id is of both kinds. All times are monotonic."""
 
-    workloads: dict[str, Workload] = field(default_factory=dict)
-    """of everything that is known to run, to be started or to wait"""
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """in the order of arrival"""
+    _workloads: dict[str, Workload] = field(default_factory=dict)
     _nodes: dict[str, _Assigned] = field(default_factory=dict)
+    _loads: dict[str, LoadSum] = field(default_factory=dict)
+    """by node: of all assigned work whose workload is known"""
+    _counted: dict[str, tuple[str, Workload]] = field(default_factory=dict)
+    """the node and the workload with which work is counted in `_loads`"""
+
+    @property
+    def workloads(self) -> Mapping[str, Workload]:
+        """Those of everything that is known to run, to be started or to wait."""
+        return self._workloads
+
+    def learn(self, key: str, workload: Workload) -> None:
+        self._workloads[key] = workload
+        self._count(key)
 
     def node_of(self, key: str) -> str | None:
         assigned = self._nodes.get(key)
@@ -65,9 +78,11 @@ class Assignments:
         if not keep_waiting:
             self.waiting.pop(key, None)
         self._nodes[key] = _Assigned(node_id, now, is_ending)
+        self._count(key)
 
     def release(self, key: str) -> None:
         self._nodes.pop(key, None)
+        self._count(key)
 
     def note_ending(self, key: str) -> None:
         """Notes a request to end: when the node reports the work no more, it has ended."""
@@ -105,7 +120,8 @@ class Assignments:
 
     def choose(self, key: str, workload: Workload, nodes: Iterable[WatchedNode]) -> str | None:
         """Returns the node for new work; None while there is no room."""
-        return choose_node(workload, self._loads(key, nodes))
+        with self._without(key):
+            return choose_node(workload, self._node_loads(nodes))
 
     def wait(
         self,
@@ -117,7 +133,7 @@ class Assignments:
     ) -> Waiting:
         """Has work wait for room; work that has failed by waiting waits again."""
         self.release(key)
-        reason = describe_lack(workload, self._loads(key, nodes))
+        reason = describe_lack(workload, self._node_loads(nodes))
         waiting = self.waiting.get(key)
         if waiting is None or waiting.has_failed:
             waiting = self.waiting[key] = Waiting(key, spec, workload, now, reason)
@@ -130,26 +146,50 @@ class Assignments:
 
     def finish(self, key: str) -> None:
         """Notes that an attempt has ended, and needs nothing."""
-        self.workloads.pop(key, None)
+        self._workloads.pop(key, None)
+        self._count(key)
 
     def forget_unknown(
         self, keep: Callable[[str], bool], keys: Iterable[str] | None = None
     ) -> None:
         """Drops the workloads of what is gone; with `keys`, of these only."""
-        for key in list(self.workloads if keys is None else self.workloads.keys() & keys):
+        for key in list(self._workloads if keys is None else self._workloads.keys() & keys):
             if key not in self._nodes and key not in self.waiting and not keep(key):
-                del self.workloads[key]
+                del self._workloads[key]
 
-    def _loads(self, key: str, nodes: Iterable[WatchedNode]) -> list[NodeLoad]:
-        by_node: dict[str, list[Workload]] = {}
-        for other, assigned in self._nodes.items():
-            if other != key and other in self.workloads:
-                by_node.setdefault(assigned.node_id, []).append(self.workloads[other])
+    def _count(self, key: str) -> None:
+        """Brings the load of the work's node up to date."""
+        assigned, workload = self._nodes.get(key), self._workloads.get(key)
+        counted = None if assigned is None or workload is None else (assigned.node_id, workload)
+        before = self._counted.get(key)
+        if counted == before:
+            return
+        if before is not None:
+            node_id, known = before
+            self._loads[node_id].remove(known)
+            del self._counted[key]
+        if counted is not None:
+            node_id, known = counted
+            self._loads.setdefault(node_id, LoadSum()).add(known)
+            self._counted[key] = counted
+
+    @contextmanager
+    def _without(self, key: str) -> Iterator[None]:
+        """Leaves the work itself out of its node's load while the block runs."""
+        counted = self._counted.pop(key, None)
+        if counted is not None:
+            self._loads[counted[0]].remove(counted[1])
+        try:
+            yield
+        finally:
+            self._count(key)
+
+    def _node_loads(self, nodes: Iterable[WatchedNode]) -> list[NodeLoad]:
         return [
             NodeLoad(
                 node_id=node.node_id,
                 total=node.record.resources,
-                workloads=by_node.get(node.node_id, ()),
+                load=self._loads.get(node.node_id, LoadSum()),
                 models=node.models,
             )
             for node in nodes

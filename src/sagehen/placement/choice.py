@@ -5,12 +5,13 @@ nodes with as few of them, one that holds the model is preferred, and then the f
 instance types find room.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from sagehen.frame.nodes import Resources
 
-__all__ = ["NodeLoad", "Workload", "choose_node", "describe_lack"]
+__all__ = ["LoadSum", "NodeLoad", "Workload", "choose_node", "describe_lack"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,19 +27,51 @@ class Workload:
     is_job: bool = False
 
 
+class LoadSum:
+    """What a number of workloads need together, kept as they come and go."""
+
+    def __init__(self, workloads: Iterable[Workload] = ()) -> None:
+        self.resources = Resources()
+        self.groups: Counter[str] = Counter()
+        """instances of each group"""
+        self.models: Counter[str] = Counter()
+        """workloads that need the model data"""
+        self._count = 0
+        for each in workloads:
+            self.add(each)
+
+    def add(self, workload: Workload) -> None:
+        self._count += 1
+        self.resources += workload.resources
+        self.models.update(workload.models)
+        if workload.group:
+            self.groups[workload.group] += 1
+
+    def remove(self, workload: Workload) -> None:
+        self._count -= 1
+        # Fractions of GPUs are floats: nothing remains of their errors where nothing runs.
+        self.resources = self.resources - workload.resources if self._count else Resources()
+        for counts, keys in ((self.models, workload.models), (self.groups, [workload.group])):
+            for key in keys:
+                if counts[key] > 1:
+                    counts[key] -= 1
+                else:
+                    del counts[key]
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeLoad:
     """A node that may take new work, with what it has already."""
 
     node_id: str
     total: Resources
-    workloads: Sequence[Workload] = ()
+    load: LoadSum = field(default_factory=LoadSum)
     models: frozenset[str] = frozenset()
     """model data that it has on disk"""
 
     @property
     def free(self) -> Resources:
-        return self.total - sum((each.resources for each in self.workloads), Resources())
+        return self.total - self.load.resources
 
 
 def choose_node(needed: Workload, nodes: Sequence[NodeLoad]) -> str | None:
@@ -49,10 +82,9 @@ def choose_node(needed: Workload, nodes: Sequence[NodeLoad]) -> str | None:
 
     def rank(candidate: tuple[NodeLoad, Resources]) -> tuple[int, int, float, str]:
         node, free = candidate
-        siblings = sum(1 for each in node.workloads if needed.group and each.group == needed.group)
-        missing = needed.models - node.models
+        siblings = node.load.groups[needed.group] if needed.group else 0
         # Those of other work there are being fetched at least.
-        missing -= missing and frozenset().union(*(each.models for each in node.workloads))
+        missing = [each for each in needed.models - node.models if each not in node.load.models]
         return siblings, len(missing), _free_share(node.total, free), node.node_id
 
     return min(fitting, key=rank)[0].node_id

@@ -22,7 +22,7 @@ from sagehen.frame.container_specs import (
 )
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
 from sagehen.frame.nodes import Resources, RunningSpecs
-from sagehen.frame.routes import NodeRoute
+from sagehen.frame.routes import NodeRoute, TableText
 from sagehen.placement.assignments import Assignments
 from sagehen.placement.background_requests import BackgroundRequests
 from sagehen.placement.choice import Workload
@@ -68,6 +68,8 @@ class Fleet(NodeQuestions):
         self._nodes: dict[str, WatchedNode] = {}
         self._assignments = Assignments()
         self._has_begun = False
+        self._has_own_routes = False  # since this control leads; nodes may have newer ones before
+        self._routes: TableText | None = None
         self._is_ready = self._is_ready_for_jobs = False
         self._reports = MergedReports(clock)
         self._requests = BackgroundRequests()
@@ -97,7 +99,8 @@ class Fleet(NodeQuestions):
                 self._nodes[node_id] = self._watch(record)
         self._has_begun = True
         if before != {record.node_id: _use(record) for record in records}:
-            self._send_routes()
+            if self._has_own_routes:
+                self._send_routes()
             self.on_nodes()
         self._settle()
 
@@ -105,7 +108,7 @@ class Fleet(NodeQuestions):
         """Forgets everything: another control leads."""
         if not self._has_begun:
             return
-        self._has_begun = self._is_ready = self._is_ready_for_jobs = False
+        self._has_begun = self._is_ready = self._is_ready_for_jobs = self._has_own_routes = False
         nodes, self._nodes = self.nodes, {}
         for node in nodes:
             await node.close()
@@ -113,7 +116,8 @@ class Fleet(NodeQuestions):
         self._announce()
 
     def hint_routes(self) -> None:
-        """Has the route table sent to all nodes. Safe from any thread."""
+        """Has the route table, which this control has just written or found to be right, sent to
+        all nodes. Safe from any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._send_routes)
 
@@ -234,11 +238,10 @@ class Fleet(NodeQuestions):
         self.on_nodes()
 
     def _learn(self, specs: RunningSpecs) -> None:
-        workloads = self._assignments.workloads
         for spec in specs.instances:
-            workloads[spec.instance_id] = workload_of_instance(spec)
+            self._assignments.learn(spec.instance_id, workload_of_instance(spec))
         for job in specs.jobs:
-            workloads[job.attempt_id] = workload_of_job(job)
+            self._assignments.learn(job.attempt_id, workload_of_job(job))
 
     def _require_ready(self) -> None:
         if not self._is_ready:
@@ -250,20 +253,23 @@ class Fleet(NodeQuestions):
             raise Unavailable("Jobs may still run on a node that does not answer.")
 
     def _send_routes(self) -> None:
+        self._has_own_routes = self._has_begun
         try:
-            table = self._routes_file.read_bytes()
+            content = self._routes_file.read_bytes()
         except FileNotFoundError:
             return
+        if self._routes is None or self._routes.content != content:
+            self._routes = TableText(content)
         for node in self.nodes:
             if node.node_id != self._own_node_id:
-                node.set_routes(table)
+                node.set_routes(self._routes)
 
     def _place(
         self, key: str, spec: InstanceSpec | JobSpec, workload: Workload
     ) -> WatchedNode | None:
         """Returns the node to ask; None if the work has to wait. Raises Unavailable."""
         assignments, now = self._assignments, self._clock.monotonic()
-        assignments.workloads[key] = workload
+        assignments.learn(key, workload)
         node = self._nodes.get(assignments.node_of(key) or "")
         if node is not None and not node.record.takes_work and not _has_reported(node, key):
             node = None

@@ -104,6 +104,8 @@ class NodeLoop:
         if epoch != self._written_epoch:
             # Before agents hear of it: they refuse whoever asks with an older one.
             await in_thread(lambda: self._raise_epochs(epoch))
+            # Another control may have led since the last turn.
+            await self._fleet.stand_down()
             self._written_epoch = epoch
         # First: heartbeats keep the jobs of all nodes alive, and a source that is away, for example
         # because it died with the machine of the last leader, takes its time.

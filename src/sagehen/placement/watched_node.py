@@ -23,6 +23,7 @@ from sagehen.frame.nodes import (
     NodeRequests,
     RunningSpecs,
 )
+from sagehen.frame.routes import TableText
 from sagehen.frame.state_watch import Versioned
 from sagehen.placement.heartbeat import Heartbeat
 from sagehen.placement.records import NodeRecord
@@ -49,6 +50,7 @@ class NodeAgent(Protocol):
     async def renew_lease(self, request: LeaseRequest, timeout_seconds: float) -> LeaseAnswer: ...
     async def models(self) -> ModelList: ...
     async def put_routes(self, table: bytes) -> None: ...
+    async def change_routes(self, changes: bytes) -> bool: ...
     async def read_logs(self, request: bytes) -> bytes: ...
     async def instances(
         self, since: int | None = None, wait_seconds: float = 0
@@ -108,7 +110,7 @@ class WatchedNode:
         self._run_id = ""
         self._lost = asyncio.Event()
         self._outdated = asyncio.Event()
-        self._routes: bytes | None = None
+        self._routes: TableText | None = None
         self._routes_changed = asyncio.Event()
         self._tasks = [
             asyncio.create_task(work)
@@ -165,7 +167,7 @@ class WatchedNode:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.agent.close()
 
-    def set_routes(self, table: bytes) -> None:
+    def set_routes(self, table: TableText) -> None:
         self._routes = table
         self._routes_changed.set()
 
@@ -271,20 +273,28 @@ class WatchedNode:
     async def _push_routes(self) -> None:
         """Sends each route table, and to each new agent the last one: its node may have been
         started anew."""
-        sent: tuple[str, bytes] | None = None
+        sent: TableText | None = None
+        sent_to = ""
         backoff = Backoff(FIRST_AWAY_SECONDS, LONGEST_AWAY_SECONDS)
         while True:
             await self._routes_changed.wait()
             self._routes_changed.clear()
             table, run_id = self._routes, self._run_id
-            if table is None or not self.heartbeat.is_alive or sent == (run_id, table):
+            before = sent if sent_to == run_id else None
+            if table is None or not self.heartbeat.is_alive or table is before:
                 continue
             try:
-                await self.agent.put_routes(table)
-                sent = run_id, table
+                await self._send_routes(table, before)
+                sent, sent_to = table, run_id
                 backoff.reset()
             except Exception as error:
                 about = {"action": "push_routes", "node": self.node_id, "reason": str(error)}
                 log.warning("A node did not take the route table.", extra=about)
                 await self._clock.sleep(backoff.next_seconds())
                 self._routes_changed.set()
+
+    async def _send_routes(self, table: TableText, before: TableText | None) -> None:
+        """Sends the changes where they are enough."""
+        changes = None if before is None else table.changes_since(before)
+        if changes is None or not await self.agent.change_routes(changes):
+            await self.agent.put_routes(table.content)

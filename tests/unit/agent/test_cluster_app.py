@@ -28,7 +28,7 @@ from sagehen.base.cluster_certificates import (
 )
 from sagehen.base.errors import Invalid, NobodyListens, NotFound, Unavailable
 from sagehen.frame.nodes import LeaseRequest, NodeDescription, Resources, RunningSpecs
-from sagehen.frame.routes import RouteTable
+from sagehen.frame.routes import RouteTable, TableText
 from sagehen.http1.pool import Tls
 
 DESCRIPTION = NodeDescription(
@@ -172,6 +172,55 @@ def test_a_route_table_is_replaced_as_a_whole(tmp_path, monkeypatch):
     inode = (tmp_path / "routes.json").stat().st_ino
     file.write(1, msgspec.json.encode(RouteTable(routes={}, version=2)))
     assert (tmp_path / "routes.json").stat().st_ino != inode
+
+
+async def test_changes_follow_the_table_that_they_were_made_of(connect, routes_file):
+    def text(version, **weights):
+        routes = {
+            name: {"endpoint_name": name, "variants": [{"name": "v", "weight": w, "instances": []}]}
+            for name, w in weights.items()
+        }
+        return TableText(msgspec.json.encode({"version": version, "routes": routes}))
+
+    def weights():
+        table = msgspec.json.decode(routes_file.read_bytes(), type=RouteTable)
+        return {name: route.variants[0].weight for name, route in table.routes.items()}
+
+    first, second = text(1, a=1, b=1, c=1, d=1), text(2, a=1, b=2, c=1)
+    third, fourth = text(3, a=3, b=2, c=1), text(4, a=4, b=2, c=1)
+    client = connect(1)
+    assert not await client.change_routes(second.changes_since(first)), "it has no table yet"
+    assert not routes_file.exists()
+    await client.put_routes(first.content)
+    assert not await client.change_routes(third.changes_since(second))
+    assert weights() == {"a": 1, "b": 1, "c": 1, "d": 1}
+    assert await client.change_routes(second.changes_since(first))
+    assert weights() == {"a": 1, "b": 2, "c": 1}
+    assert await client.change_routes(third.changes_since(second))
+    assert await client.change_routes(second.changes_since(first)), "they come late, and twice"
+    assert weights() == {"a": 3, "b": 2, "c": 1}
+    with pytest.raises(Invalid, match="no changes"):
+        await client.change_routes(b"{}")
+    newer = connect(2)
+    assert not await newer.change_routes(fourth.changes_since(third)), "of another leader"
+    await newer.put_routes(first.content)
+    assert await newer.change_routes(second.changes_since(first))
+    assert weights() == {"a": 1, "b": 2, "c": 1}
+    with pytest.raises(Unavailable, match="epoch 2 leads"):
+        await client.put_routes(fourth.content)
+
+
+async def test_a_node_of_the_release_before_gets_whole_tables(certificates):
+    async def put(request):
+        return Response(status_code=204)
+
+    app = Starlette(routes=[Route("/routes", put, methods=["PUT"])])
+    async with listening(app, certificates / "one") as address:
+        tls = Tls(client_context(certificates / "two"), server_name("one"))
+        client = NodeClient(address, tls, lambda: 1, SYSTEM)
+        assert not await client.change_routes(b"{}")
+        await client.put_routes(b"{}")
+        client.close()
 
 
 async def test_a_node_that_does_not_answer_is_unavailable(certificates):

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sagehen.frame.routes import (
     ContainerAddress,
@@ -11,6 +13,7 @@ from sagehen.frame.routes import (
     Route,
     RouteFileReader,
     RouteTable,
+    TableText,
     VariantRoute,
 )
 from support.clock import HandClock
@@ -79,3 +82,42 @@ def test_the_last_table_stays_while_the_file_is_broken_or_gone(file: Path, caplo
     write(file, msgspec.json.encode(table(2)))
     assert reader.refresh()
     assert reader.table.version == 2
+
+
+WEIGHTS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([1.0, 2.0]))
+TABLES = st.lists(st.tuples(WEIGHTS, st.sampled_from([{}, {"i-9": (3, 4)}])), max_size=8)
+
+
+def text(version: int, weights: dict[str, float], leaving: dict[str, tuple[int, ...]]) -> TableText:
+    routes = {
+        name: Route(
+            endpoint_name=name,
+            variants=(VariantRoute(name="v", weight=weight, instances=(INSTANCE,)),),
+        )
+        for name, weight in weights.items()
+    }
+    table = RouteTable(routes=routes, version=version, leaving=leaving, leader="ä")
+    return TableText(msgspec.json.encode(table))
+
+
+@given(TABLES)
+def test_changes_of_a_table_make_the_table(tables) -> None:
+    known = None
+    for version, (weights, leaving) in enumerate(tables):
+        table = text(version, weights, leaving)
+        changes = None if known is None else table.changes_since(known)
+        after = table if changes is None else known.after(changes)
+        decode = msgspec.json.Decoder(RouteTable).decode
+        assert decode(after.content) == decode(table.content)
+        known = after
+
+
+def test_the_changes_of_one_endpoint_are_small() -> None:
+    names = [f"e{number}" for number in range(1000)]
+    before = text(1, dict.fromkeys(names, 1.0), {})
+    after = text(2, {**dict.fromkeys(names, 1.0), "e7": 2.0}, {})
+    changes = after.changes_since(before)
+    assert changes is not None
+    assert len(changes) < len(after.content) / 500
+    assert after.changes_since(text(0, {}, {})) is None, "the whole one is no longer"
+    assert after.changes_since(TableText(b"{")) is None

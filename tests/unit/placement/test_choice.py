@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sagehen.frame.nodes import Resources
-from sagehen.placement.choice import NodeLoad, Workload, choose_node, describe_lack
+from sagehen.placement.choice import LoadSum, NodeLoad, Workload, choose_node, describe_lack
 
 GIB = 2**30
 
@@ -15,7 +15,8 @@ def size(cpus=2.0, gib=8, gpus=0.0):
 
 def node(node_id, *workloads, total=None, models=()):
     total = total or size(16, 64)
-    return NodeLoad(node_id=node_id, total=total, workloads=workloads, models=frozenset(models))
+    load = LoadSum(workloads)
+    return NodeLoad(node_id=node_id, total=total, load=load, models=frozenset(models))
 
 
 def work(group="", resources=None, models=()):

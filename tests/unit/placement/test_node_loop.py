@@ -18,6 +18,7 @@ class Fleet:
 
     def __init__(self):
         self.records = None
+        self.stood_down = 0
         self.silent = set()
         self.ended = set()
         """of the silent ones"""
@@ -27,6 +28,7 @@ class Fleet:
 
     async def stand_down(self):
         self.records = None
+        self.stood_down += 1
 
     @property
     def nodes(self):
@@ -250,3 +252,15 @@ async def test_beside_a_server_that_does_not_answer_nothing_is_forgotten_at_once
     house.fleet.ended = {"agent"}
     await house.loop.turn()
     assert {"server", "agent"} <= set(house.rows()), "its machine may be cut off"
+
+
+async def test_a_control_that_leads_anew_forgets_what_it_knew(house):
+    """Another has led meanwhile, if only for a moment between two turns."""
+    await house.loop.turn()
+    before = house.fleet.stood_down
+    await house.loop.turn()
+    assert house.fleet.stood_down == before
+    house.epoch += 2
+    await house.loop.turn()
+    assert house.fleet.stood_down == before + 1
+    assert "own" in house.fleet.records

@@ -44,7 +44,7 @@ from sagehen.services.sagemaker.async_inference.dispatch.assembly import make_di
 from sagehen.services.sagemaker.async_inference.dispatch.sweeps import Sweeps
 from sagehen.services.sagemaker.async_inference.intake import AsyncIntake
 from sagehen.services.sagemaker.async_inference.invocations import AsyncInvocations
-from sagehen.services.sagemaker.async_inference.metrics import backlogs
+from sagehen.services.sagemaker.async_inference.metrics import Backlogs
 from sagehen.services.sagemaker.async_inference.own_paths import AsyncPaths
 from sagehen.services.sagemaker.async_inference.queues import AsyncQueues
 from sagehen.services.sagemaker.hosting.demand import CallDemand
@@ -208,7 +208,7 @@ class _Control:
             self._agent,
             SYSTEM,
             self._leadership.lease(SAMPLING),
-            backlogs,
+            Backlogs().read,
             self._serverless_limits,
         )
 

@@ -38,6 +38,11 @@ class DurationSketch:
             add_to_buckets(self._buckets, Counter(recent).items())
             self._encoded = None
 
+    @property
+    def is_reported(self) -> bool:
+        """Whether nothing has changed since the last report."""
+        return not self.recent and (self._encoded is not None or not self._count)
+
     def report(self) -> msgspec.Raw:
         """Returns JSON, encoded only after changes."""
         if self._encoded is None:
@@ -49,9 +54,10 @@ class DurationSketch:
 class InFlightCounter:
     """A number of requests, with its extremes over 10 s."""
 
-    __slots__ = ("_earlier", "_highest", "_lowest", "now")
+    __slots__ = ("_earlier", "_highest", "_idle_reports", "_lowest", "now")
 
     def __init__(self) -> None:
+        self._idle_reports = 0
         self.now = 0
         self._highest = 0
         self._lowest = 0
@@ -67,8 +73,16 @@ class InFlightCounter:
         if self.now < self._lowest:
             self._lowest = self.now
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether all reports are zeros until the next request: there need not be any."""
+        is_now = not (self.now or self._lowest or self._highest)
+        return is_now and self._idle_reports >= WINDOW_REPORTS
+
     def report(self) -> dict[str, int]:
-        """Ends one second of the window: call once a second."""
+        """Ends one second of the window: call once a second, unless it is idle."""
+        is_idle = not (self.now or self._lowest or self._highest)
+        self._idle_reports = self._idle_reports + 1 if is_idle else 0
         self._earlier.append((self._lowest, self._highest))
         self._lowest = self._highest = self.now
         return {
@@ -76,6 +90,10 @@ class InFlightCounter:
             "lowest": min(lowest for lowest, _ in self._earlier),
             "highest": max(highest for _, highest in self._earlier),
         }
+
+
+_Key = tuple[str, str, str, bool]
+"""endpoint, variant, container, is a stage"""
 
 
 class VariantCounters(msgspec.Struct, kw_only=True):
@@ -127,6 +145,12 @@ class VariantCounters(msgspec.Struct, kw_only=True):
         self.model_latency.digest()
         self.overhead_latency.digest()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing but single counts can be different from the last report."""
+        latencies = self.model_latency.is_reported and self.overhead_latency.is_reported
+        return self.in_flight.is_idle and self.queued.is_idle and latencies
+
 
 class Counters:
     """All counters, kept across route changes, and hits of limits."""
@@ -137,7 +161,9 @@ class Counters:
         """whether a control has read an earlier report"""
         self.limit_hits = no_hits()
         self._gateway = gateway
-        self._variants: dict[tuple[str, str, str, bool], VariantCounters] = {}
+        self._variants: dict[_Key, VariantCounters] = {}
+        self._reported: dict[_Key, tuple[tuple[object, ...], msgspec.Raw]] = {}
+        """the last report of each variant, and its members then"""
 
     def variant(
         self, endpoint: str, variant: str, container: str = "", is_stage: bool = False
@@ -157,6 +183,9 @@ class Counters:
             self._variants = {
                 key: counters for key, counters in self._variants.items() if key[:2] in present
             }
+            self._reported = {
+                key: each for key, each in self._reported.items() if key in self._variants
+            }
 
     def digest(self) -> None:
         """Call several times a second, as durations pile up."""
@@ -169,10 +198,21 @@ class Counters:
         report = {
             "gateway": self._gateway,
             "was_reported": self.was_reported,
-            "variants": list(self._variants.values()),
+            "variants": [self._report_of(*each) for each in self._variants.items()],
             "limit_hits": self.limit_hits,
         }
-        return msgspec.json.encode(report, enc_hook=_encode)
+        return msgspec.json.encode(report)
+
+    def _report_of(self, key: _Key, counters: VariantCounters) -> msgspec.Raw:
+        """Returns JSON. Of thousands of variants most are idle: their last report is the next."""
+        values = msgspec.structs.astuple(counters)
+        known = self._reported.get(key)
+        if known is not None and known[0] == values and counters.is_idle:
+            return known[1]
+        encoded = msgspec.json.encode(counters, enc_hook=_encode)
+        report = msgspec.Raw(encoded)
+        self._reported[key] = values, report
+        return report
 
 
 def _encode(counter: Any) -> Any:

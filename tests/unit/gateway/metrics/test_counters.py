@@ -1,5 +1,6 @@
 """What is counted while requests are answered, and how it is told."""
 
+import random
 from typing import Any
 
 import msgspec
@@ -92,6 +93,46 @@ def test_variants_that_are_gone_are_forgotten_once_there_are_many() -> None:
     counters.keep_only({("e1", "a")})
 
     assert [one["endpoint"] for one in told(counters)] == ["e1"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_reports_of_idle_variants_are_those_of_others(seed: int) -> None:
+    """They are made once, and again after any change."""
+    source = random.Random(seed)
+    kept, made = Counters("1"), Counters("1")
+    for _ in range(200):
+        change = source.choice(["", "", "", "", "enter", "leave", "count", "queue", "time"])
+        for counters in (kept, made):
+            variant = counters.variant("e", "v")
+            if change == "enter":
+                variant.in_flight.enter()
+            elif change == "leave" and variant.in_flight.now:
+                variant.in_flight.leave()
+            elif change == "count":
+                variant.errors_4xx += 1
+            elif change == "queue":
+                variant.queued.enter()
+                variant.queued.leave()
+            elif change == "time":
+                variant.model_latency.recent.append(1000)
+        made._reported.clear()
+        made.variant("e", "v").in_flight._idle_reports = 0
+        assert kept.report() == made.report()
+
+
+def test_the_report_of_an_idle_variant_is_not_made_again() -> None:
+    counters = Counters("1")
+    variant = counters.variant("e", "v")
+    variant.in_flight.enter()
+    variant.in_flight.leave()
+    variant.model_latency.recent.append(1000)
+    for _ in range(WINDOW_REPORTS + 2):
+        counters.report()
+    before = counters._reported["e", "v", "", False]
+    counters.report()
+    assert counters._reported["e", "v", "", False] is before
+    variant.invocations += 1
+    assert told(counters)[0]["Invocations"] == 1
 
 
 def test_limits_are_told_by_name_before_they_are_met() -> None:

@@ -4,6 +4,7 @@ periodically."""
 import logging
 import threading
 from collections.abc import Callable, Container, Mapping, Set
+from itertools import islice
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,6 +24,8 @@ MAX_MINUTES = 60
 """minutes of unwritten values kept; older ones are dropped"""
 MAX_FINE_SLOTS = 60
 """the same of ten seconds"""
+SERIES_AT_ONCE = 250
+"""in one transaction"""
 
 _Key = tuple[str, *tuple[tuple[str, str], ...]]
 """metric name, then dimensions as given"""
@@ -121,6 +124,10 @@ class Recorder:
     def put_fine(self, name: str, dimensions: Mapping[str, str], statistics: Statistics) -> None:
         """Like `put`, and keeps the values of each ten seconds for some hours, too."""
         self.put(name, dimensions, statistics)
+        self.put_tens(name, dimensions, statistics)
+
+    def put_tens(self, name: str, dimensions: Mapping[str, str], statistics: Statistics) -> None:
+        """Keeps values of the current ten seconds; those of the minute are put by themselves."""
         key: _Key = (name, *dimensions.items())
         with self._lock:
             values = self._fine.setdefault(int(self._clock.now() // TENS.seconds), {})
@@ -174,18 +181,31 @@ class Recorder:
         most: int,
     ) -> None:
         for slot in sorted(batches):
-            try:
-                with self._database.write() as connection:
-                    dropped = self._write(connection, slot, batches[slot], resolution)
-            except (SagehenError, SQLAlchemyError) as error:
-                log.warning(
-                    "Samples of metrics cannot be written yet.",
-                    extra={"action": "flush", "slot": slot, "error": str(error)[:200]},
-                )
-                self._keep_unwritten(unwritten, slot, batches[slot], most)
-            else:
-                with self._lock:
-                    self.dropped += dropped
+            keys = iter(batches[slot].items())
+            # Other writers of the state need not wait for thousands of series.
+            while part := dict(islice(keys, SERIES_AT_ONCE)):
+                self._write_part(slot, part, unwritten, resolution, most)
+
+    def _write_part(
+        self,
+        slot: int,
+        values: _Values,
+        unwritten: dict[int, _Values],
+        resolution: Resolution,
+        most: int,
+    ) -> None:
+        try:
+            with self._database.write() as connection:
+                dropped = self._write(connection, slot, values, resolution)
+        except (SagehenError, SQLAlchemyError) as error:
+            log.warning(
+                "Samples of metrics cannot be written yet.",
+                extra={"action": "flush", "slot": slot, "error": str(error)[:200]},
+            )
+            self._keep_unwritten(unwritten, slot, values, most)
+        else:
+            with self._lock:
+                self.dropped += dropped
 
     def measured(self, endpoints: Container[str]) -> dict[str, dict[tuple[str, ...], float]]:
         """Returns totals for Prometheus, by exposed name and dimensions; forgets all but

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+import zlib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sagehen.base.clock import Clock
 from sagehen.base.errors import SagehenError
 from sagehen.base.settings import Settings
-from sagehen.frame.statistics import of_values
+from sagehen.frame.statistics import Statistics, of_values
 from sagehen.services.monitoring.cloudwatch.sample_store import (
     FINE_RETENTION_SECONDS,
     TENS,
@@ -32,7 +33,12 @@ from sagehen.services.monitoring.metering.hosts import (
 )
 from sagehen.services.monitoring.metering.recorder import Recorder
 from sagehen.services.monitoring.prometheus.exposition import InstanceSample
-from sagehen.services.monitoring.prometheus.gateway_totals import Observations, VariantKey
+from sagehen.services.monitoring.prometheus.gateway_totals import (
+    InFlightTotals,
+    Observations,
+    VariantKey,
+    VariantPresence,
+)
 from sagehen.state.database import Database
 from sagehen.state.leases import LoopLease
 
@@ -47,6 +53,10 @@ AGENT_TIMEOUT_SECONDS = 5.0
 LEASE_NAME = "sampling"
 NEW_LEADER_SECONDS = 30.0
 """in which every node has surely told a new leader what its instances have counted before"""
+CONCURRENCY = "ConcurrentRequestsPerModel"
+NOTHING = InFlightTotals()
+QUIET_HOSTS_SECONDS = 45
+"""the part of a minute in which the hosts of quiet endpoints are read"""
 IDLE_METRICS = ("Invocations", "InvocationsPerInstance")
 """0 in minutes without requests"""
 PRUNED_AT_ONCE = 100
@@ -108,6 +118,18 @@ class Sampler:
         """of the last turn"""
         self._invoked: set[VariantKey] = set()
         """in that minute"""
+        self._active: set[VariantKey] = set()
+        """with requests in flight in that minute"""
+        self._quiet: set[VariantKey] = set()
+        """Those without requests in all of the minute before, and since: what they have in a minute
+        is written once, when it is over, and their hosts are read once. So a thousand of them cost
+        little."""
+        self._awake: set[str] = set()
+        """endpoints with other variants than those, as of the last look"""
+        self._looks = 0
+        """in that minute, at the requests in flight"""
+        self._hosts_read: set[str] = set()
+        """endpoints of `_quiet` whose hosts were read in that minute"""
         self._instances: dict[VariantKey, float] = {}
         """in the route of a variant, as of its last invocations"""
 
@@ -128,6 +150,7 @@ class Sampler:
         """Call it when this control begins to lead a cluster, or ceases to. What it has been told
         counts once; what another control may have counted is not counted again."""
         self._take_invocations()
+        self._wake(set(self._quiet))
         self._observations.begin()
         self._hosts = HostUsage()
         self._counts_new_at = self._clock.monotonic() + NEW_LEADER_SECONDS
@@ -142,6 +165,7 @@ class Sampler:
                 await self.turn()
         finally:
             self._take_invocations()
+            self._wake(set(self._quiet))
             await asyncio.to_thread(self._recorder.flush)
             await self._lease.let_go()
 
@@ -170,16 +194,35 @@ class Sampler:
         minute, ended = int(self._clock.now() // 60), self._minute
         if minute == ended:
             return
+        present = self._observations.present().keys()
         if ended is not None:
-            for endpoint, variant in self._observations.present().keys() - self._invoked:
-                if endpoint not in self._asynchronous:
-                    dimensions = {"EndpointName": endpoint, "VariantName": variant}
+            for key in present - self._invoked:
+                if key[0] not in self._asynchronous:
                     for name in IDLE_METRICS:
-                        self._recorder.put_into(ended, name, dimensions, of_values({0.0: 1}))
-        self._minute, self._invoked = minute, set()
+                        self._recorder.put_into(ended, name, _dimensions(key), _zeros(1))
+            for key in self._quiet if self._looks else ():
+                zeros = _zeros(self._looks)
+                self._recorder.put_into(ended, CONCURRENCY, _dimensions(key), zeros)
+            self._quiet = present - self._active - self._invoked - self._serverless().keys()
+        self._minute, self._invoked, self._active = minute, set(), set()
+        self._looks, self._hosts_read = 0, set()
+
+    def _wake(self, keys: set[VariantKey]) -> None:
+        """Ends the quiet of variants in the middle of a minute."""
+        self._quiet -= keys
+        self._active |= keys
+        if self._minute is not None and self._looks:
+            for key in keys:
+                zeros = _zeros(self._looks)
+                self._recorder.put_into(self._minute, CONCURRENCY, _dimensions(key), zeros)
 
     def _take_invocations(self) -> None:
-        for key, counts in self._observations.take().items():
+        taken = self._observations.take()
+        present = self._observations.present()
+        self._quiet &= present.keys()
+        busy = {key for key in self._quiet if present[key].in_flight != NOTHING}
+        self._wake(busy | self._quiet.intersection((each.endpoint, each.variant) for each in taken))
+        for key, counts in taken.items():
             dimensions = dimensions_of(key)
             if counts.invocations:
                 self._invoked.add((key.endpoint, key.variant))
@@ -188,21 +231,28 @@ class Sampler:
                 self._instances[key.endpoint, key.variant] = max(1.0, instances)
             for name, statistics in samples_of(counts, bool(key.container)):
                 self._recorder.put(name, dimensions, statistics)
+        self._instances = {key: self._instances[key] for key in self._instances.keys() & present}
+        self._take_concurrency(present)
+
+    def _take_concurrency(self, present: Mapping[VariantKey, VariantPresence]) -> None:
         serverless = self._serverless()
         self._shares = []
-        present = self._observations.present()
-        self._instances = {key: self._instances[key] for key in self._instances.keys() & present}
-        for (endpoint, variant), presence in present.items():
-            dimensions = {"EndpointName": endpoint, "VariantName": variant}
+        self._looks += 1
+        self._awake = {endpoint for endpoint, _ in present.keys() - self._quiet}
+        for key, presence in present.items():
+            dimensions, in_flight = _dimensions(key), presence.in_flight
+            if key in self._quiet:
+                self._recorder.put_tens(CONCURRENCY, dimensions, _zeros(1))
+                continue
+            if in_flight != NOTHING:
+                self._active.add(key)
             # Each instance has a copy of the model, among which requests are shared out.
-            instances = self._instances.get((endpoint, variant), 1.0)
-            self._recorder.put_fine(
-                "ConcurrentRequestsPerModel", dimensions, concurrency(presence.in_flight, instances)
-            )
-            if (limits := serverless.get((endpoint, variant))) is not None:
-                for name, statistics in serverless_samples(presence.in_flight, limits):
+            instances = self._instances.get(key, 1.0)
+            self._recorder.put_fine(CONCURRENCY, dimensions, concurrency(in_flight, instances))
+            if (limits := serverless.get(key)) is not None:
+                for name, statistics in serverless_samples(in_flight, limits):
                     self._recorder.put(name, dimensions, statistics)
-                    self._shares.append((name, (endpoint, variant), statistics.maximum))
+                    self._shares.append((name, key, statistics.maximum))
 
     async def _sample_hosts(self) -> None:
         try:
@@ -216,8 +266,19 @@ class Sampler:
             self._recorder.put(name, dimensions, statistics)
         if self._clock.now() < self._gauges_from:
             return
-        for reading in (*instance_gauges(samples), *job_gauges(of_hosts)):
+        skipped = self._hosts_to_skip()
+        read = [each for each in samples if each.endpoint not in skipped]
+        for reading in (*instance_gauges(read), *job_gauges(of_hosts)):
             self._recorder.record_gauge(*reading)
+
+    def _hosts_to_skip(self) -> set[str]:
+        """Returns the quiet endpoints whose hosts are not to be read now: each is read once in a
+        minute, some in each turn."""
+        quiet = {endpoint for endpoint, _ in self._quiet} - self._awake
+        second = self._clock.now() % 60
+        due = {each for each in quiet - self._hosts_read if _second_of(each) <= second}
+        self._hosts_read |= due
+        return quiet - due
 
     async def _sample_backlogs(self) -> None:
         gauges = await asyncio.to_thread(self._read_backlogs)
@@ -245,3 +306,17 @@ class Sampler:
         while after is not None:
             with self._database.write() as connection:
                 after = prune(connection, before, before_fine, after, PRUNED_AT_ONCE)
+
+
+def _dimensions(key: VariantKey) -> dict[str, str]:
+    endpoint, variant = key
+    return {"EndpointName": endpoint, "VariantName": variant}
+
+
+def _zeros(count: int) -> Statistics:
+    return of_values({0.0: count})
+
+
+def _second_of(endpoint: str) -> int:
+    """Returns the second of a minute from which on the hosts of a quiet endpoint are read."""
+    return zlib.crc32(endpoint.encode()) % QUIET_HOSTS_SECONDS

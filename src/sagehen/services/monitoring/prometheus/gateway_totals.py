@@ -100,6 +100,9 @@ class VariantCounts(msgspec.Struct, frozen=True, kw_only=True):
         return all(getattr(self, field) <= getattr(other, field) for field in fields)
 
 
+NO_COUNTS = VariantCounts()
+
+
 class InFlightTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Current requests, and the least and most at once in the last 10 s."""
 
@@ -183,21 +186,31 @@ class Observations:
         """over all gateways, also dead ones"""
         self._last_limit_hits: dict[str, LimitHits] = {}
         """by gateway, the part contained in `_limit_hits`"""
+        self._reports: dict[str, dict[CountsKey, _VariantReport]] = {}
+        """the last report of each gateway that is not silent"""
         self._present: dict[str, tuple[float, dict[CountsKey, VariantPresence]]] = {}
         """by gateway, with the report's time"""
 
     def record(self, report: GatewayReport) -> None:
         """Replaces a gateway's last report."""
         identity = str(report.gateway)
-        now = {variant.key: variant.counts() for variant in report.variants}
+        before = self._gateways.get(identity, {})
+        known = self._reports.get(identity, {})
+        self._reports = {each: self._reports.get(each, {}) for each, _ in self._reporting()}
+        self._reports[identity] = {variant.key: variant for variant in report.variants}
+        now = {
+            # Most are as they were: to compare is much quicker than to convert.
+            key: before[key] if key in before and known.get(key) == variant else variant.counts()
+            for key, variant in self._reports[identity].items()
+        }
         self._add_fresh(report, now)
-        before = self._gateways.pop(identity, {})
+        self._gateways.pop(identity, None)
         for key, counts in before.items():
             if key not in now:
                 # Gateways forget a variant with its route, when its endpoint is deleted. A new
                 # endpoint of that name starts at zero.
                 self._ended.pop(key, None)
-            elif not counts.is_before(now[key]):
+            elif counts is not now[key] and not counts.is_before(now[key]):
                 self._end(key, counts)
         self._gateways[identity] = now
         self._add_limit_hits(identity, report.limit_hits)
@@ -223,10 +236,12 @@ class Observations:
         if before is None and report.was_reported:
             return
         for key, counts in now.items():
-            old = (before or {}).get(key, VariantCounts())
+            old = (before or {}).get(key, NO_COUNTS)
+            if old is counts:
+                continue
             added = counts - old if old.is_before(counts) else counts
-            if added != VariantCounts():
-                self._fresh[key] = self._fresh.get(key, VariantCounts()) + added
+            if added != NO_COUNTS:
+                self._fresh[key] = self._fresh.get(key, NO_COUNTS) + added
             if len(self._fresh) > MAX_VARIANTS:
                 del self._fresh[next(iter(self._fresh))]
 
@@ -262,7 +277,8 @@ class Observations:
         for _, (_, variants) in self._reporting():
             for key, presence in variants.items():
                 variant_key = (key.endpoint, key.variant)
-                sums[variant_key] = sums.get(variant_key, VariantPresence()) + presence
+                known = sums.get(variant_key)
+                sums[variant_key] = presence if known is None else known + presence
         return sums
 
     def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[CountsKey, VariantPresence]]]]:
@@ -278,7 +294,7 @@ class Observations:
         self._last_limit_hits[gateway] = now
 
     def _end(self, key: CountsKey, counts: VariantCounts) -> None:
-        self._ended[key] = self._ended.pop(key, VariantCounts()) + counts
+        self._ended[key] = self._ended.pop(key, NO_COUNTS) + counts
         if len(self._ended) > MAX_VARIANTS:
             del self._ended[next(iter(self._ended))]
 

@@ -1,7 +1,6 @@
 """Copies configs and models for deployment, and checks the capacity for their instances."""
 
 import os
-import threading
 import uuid
 from collections import Counter
 from collections.abc import Mapping
@@ -21,10 +20,10 @@ from sagehen.frame.gpus import WHOLE, instance_fraction
 from sagehen.frame.instance_types import require_instance_type
 from sagehen.services.sagemaker.async_inference.config import check_async_models, plan_async
 from sagehen.services.sagemaker.errors import quota_exceeded
-from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting.containers import containers_of
 from sagehen.services.sagemaker.hosting.definition_store import endpoint_configs, models
 from sagehen.services.sagemaker.hosting.definitions import ENDPOINT_CONFIGS, MODELS
+from sagehen.services.sagemaker.hosting.endpoint_values import EndpointValues
 from sagehen.services.sagemaker.hosting.model_data import model_data_version
 from sagehen.services.sagemaker.hosting.records import (
     Deployment,
@@ -221,14 +220,12 @@ def count_instances(endpoint: EndpointRecord) -> InstanceCounts:
 
 
 class RunningCounts:
-    """The instances of all endpoints of a state. Only endpoints that have changed are read: with a
-    thousand, reading all takes most of the time of an operation. Safe from any thread."""
+    """The instances of all endpoints of a state. Safe from any thread."""
 
     _of_states: ClassVar[WeakKeyDictionary[Database, "RunningCounts"]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[str, tuple[endpoints.Version, InstanceCounts]] = {}
+        self._values = EndpointValues(count_instances)
 
     @classmethod
     def of(cls, state: Database) -> "RunningCounts":
@@ -236,26 +233,7 @@ class RunningCounts:
 
     def read(self, connection: Connection) -> dict[str, InstanceCounts]:
         """Returns the counts by endpoint, as this transaction sees them."""
-        versions = endpoints.versions(connection)
-        with self._lock:
-            known = self._counts
-        new = {name for name in versions if known.get(name, _UNKNOWN)[0] != versions[name]}
-        if len(new) > MAX_READ_ALONE:
-            records = endpoints.all(connection)
-        else:
-            records = endpoints.several(connection, new) if new else []
-        read = {each.name: count_instances(each) for each in records}
-        # Another transaction may have deleted an endpoint since its version was read.
-        there = [name for name in versions if name in read or name not in new]
-        counts = {name: read[name] if name in read else known[name][1] for name in there}
-        with self._lock:
-            self._counts = {name: (versions[name], counts[name]) for name in there}
-        return counts
-
-
-_UNKNOWN: tuple[None, None] = (None, None)
-MAX_READ_ALONE = 200
-"""endpoints; with more, all are read"""
+        return self._values.read(connection)
 
 
 def _kind(variant: VariantPlan) -> _Kind:

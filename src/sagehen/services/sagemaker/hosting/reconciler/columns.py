@@ -7,7 +7,7 @@ An instance that leaves the routes keeps its columns until its row is gone: gate
 its last requests there, and control waits for them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -33,18 +33,22 @@ __all__ = [
 
 
 def assign_columns(
-    keys: Iterable[str], before: Mapping[str, int], reserved: Iterable[int] = ()
+    keys: Iterable[str],
+    before: Mapping[str, int],
+    reserved: Iterable[int] = (),
+    is_free: Callable[[int], bool] = lambda column: True,
 ) -> dict[str, int]:
     """Assign a column to each of `keys`, as long as there are free ones.
 
     Args:
         before: the columns in force, which are kept.
         reserved: columns that others have.
+        is_free: whether others, besides, do not have the column.
     """
     keys = list(dict.fromkeys(keys))
     columns = {key: before[key] for key in keys if key in before}
     taken = {*columns.values(), *reserved}
-    free = (column for column in range(INFLIGHT_COLUMNS) if column not in taken)
+    free = (each for each in range(INFLIGHT_COLUMNS) if each not in taken and is_free(each))
     columns.update(zip((key for key in keys if key not in columns), free, strict=False))
     return columns
 

@@ -5,7 +5,8 @@ The loop asks the agent after that.
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -131,6 +132,8 @@ class EndpointPass:
         self._lease = lease
         self._new_id = new_id
         self._departures = Departures()
+        self._has_published = False
+        """the table in force was written, or confirmed, since this control leads"""
         self._retries: dict[str, Mapping[str, Retry]] = {}
         """by endpoint"""
 
@@ -198,6 +201,9 @@ class EndpointPass:
         if plans_all or agenda.concerns_all(shared):
             if plans_all:
                 agenda.restart()
+                # Endpoints may have gone in a pass that failed before it could note that.
+                self._needs = Needs()
+                self._retries = of_names(self._retries, {*known.endpoints, *known.instances})
                 self._all_at = now
             return {*names, *known.endpoints, *known.instances, *self._routes.routes}
         return names | known.on_demand | agenda.due(shared, known.endpoint_of, now)
@@ -240,6 +246,7 @@ class EndpointPass:
         """Call it before the first pass after another control has led."""
         self._routes.read_again()
         self._known.forget()
+        self._has_published = False
         if self._on_demand is not None:
             self._on_demand.demand.begin()
 
@@ -263,9 +270,25 @@ class EndpointPass:
         stores = self._shared.stores
         routes = self._live.build(before, names, rows, reports, stores, reserved)
         nodes = self._cluster.routes() if self._cluster is not None else None
-        if self._routes.publish(routes, leaving=leaving, nodes=nodes):
-            self._departures.note(of_names(before, names), of_names(routes, names), now)
+        table = self._routes.next_table(routes, leaving=leaving, nodes=nodes)
+        if table is not None:
+            with self._lease_held(now):
+                self._routes.write(table)
+                self._departures.note(of_names(before, names), of_names(routes, names), now)
+        if table is not None or not self._has_published:
+            self._has_published = True
             self._on_routes()
+
+    @contextmanager
+    def _lease_held(self, now: float) -> Iterator[None]:
+        """Keeps other controls of a cluster from taking over while the block runs: the agent of
+        this machine writes their tables into the same file. Raises LeaseLost."""
+        if self._cluster is None:
+            yield
+            return
+        with self._database.write() as connection:
+            self._lease.check(connection, now)
+            yield
 
     def _plan(self, name: str, now: float) -> EndpointStep:
         known = self._known

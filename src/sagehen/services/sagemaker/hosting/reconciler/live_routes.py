@@ -5,6 +5,7 @@ The result is that of `build_routes` for all endpoints, at a cost that depends o
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
+from typing import TypeVar
 
 from sagehen.frame.routes import Route
 from sagehen.services.sagemaker.hosting.reconciler.columns import (
@@ -21,6 +22,8 @@ from sagehen.services.sagemaker.offline_results.stores import NO_STORES, StoreSt
 
 __all__ = ["LiveRoutes", "of_names"]
 
+T = TypeVar("T")
+
 
 class LiveRoutes:
     """Remembers which columns are taken."""
@@ -29,6 +32,8 @@ class LiveRoutes:
         self._followed: Mapping[str, Route] = {}
         self._owners: dict[int, str] = {}
         """the endpoint that has a column"""
+        self._columns: dict[str, list[int]] = {}
+        """of each endpoint"""
         self._short: set[str] = set()
         """endpoints that lack a column, as all were taken"""
 
@@ -58,11 +63,11 @@ class LiveRoutes:
             for name in sorted(names)
             if (route := route_of(name, rows, addresses, stores)) is not None
         }
-        others = (column for column, owner in self._owners.items() if owner not in names)
         columns = assign_columns(
             sorted(chain.from_iterable(map(column_keys, built.values()))),
             columns_of(old),
-            chain(reserved, others),
+            reserved,
+            lambda column: column not in self._owners or self._owners[column] in names,
         )
         built = {name: given_columns(route, columns) for name, route in built.items()}
         if built == old:
@@ -74,7 +79,7 @@ class LiveRoutes:
         return after
 
     def _follow(self, routes: Mapping[str, Route]) -> None:
-        self._owners, self._short = {}, set()
+        self._owners, self._columns, self._short = {}, {}, set()
         self._note((), routes, columns_of(routes))
         self._followed = routes
 
@@ -82,16 +87,17 @@ class LiveRoutes:
         self, names: Collection[str], routes: Mapping[str, Route], columns: Mapping[str, int]
     ) -> None:
         """Replaces what is known of `names`."""
-        owners = self._owners.items()
-        self._owners = {column: owner for column, owner in owners if owner not in names}
+        for name in names:
+            for column in self._columns.pop(name, ()):
+                del self._owners[column]
         self._short.difference_update(names)
         for name, route in routes.items():
-            for key in column_keys(route):
-                if key in columns:
-                    self._owners[columns[key]] = name
-                else:
-                    self._short.add(name)
+            keys = list(column_keys(route))
+            self._columns[name] = [columns[key] for key in keys if key in columns]
+            self._owners.update(dict.fromkeys(self._columns[name], name))
+            if len(self._columns[name]) < len(keys):
+                self._short.add(name)
 
 
-def of_names(routes: Mapping[str, Route], names: Iterable[str]) -> dict[str, Route]:
-    return {name: routes[name] for name in names if name in routes}
+def of_names(values: Mapping[str, T], names: Iterable[str]) -> dict[str, T]:
+    return {name: values[name] for name in names if name in values}

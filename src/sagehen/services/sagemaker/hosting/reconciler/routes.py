@@ -261,14 +261,24 @@ class RouteFile:
         self._published = _read(self._path)
 
     def publish(
+        self, routes: dict[str, Route], leader: str | None = None, leader_address: str | None = None
+    ) -> bool:
+        """Replaces the table; returns False if nothing changed. The arguments are as those of
+        `next_table`."""
+        table = self.next_table(routes, leader=leader, leader_address=leader_address)
+        if table is not None:
+            self.write(table)
+        return table is not None
+
+    def next_table(
         self,
         routes: dict[str, Route],
         leader: str | None = None,
         leaving: Mapping[str, tuple[int, ...]] | None = None,
         nodes: Mapping[str, NodeRoute] | None = None,
         leader_address: str | None = None,
-    ) -> bool:
-        """Replace the table atomically; returns False if nothing changed.
+    ) -> RouteTable | None:
+        """Returns the table to write; None if it would be the one in force.
 
         Args:
             leader: the other control that works on the endpoints, if any.
@@ -286,13 +296,17 @@ class RouteFile:
             nodes=dict(nodes or {}),
         )
         if before is not None and table == replace(before, version=version):
-            return False
+            return None
+        return table
+
+    def write(self, table: RouteTable) -> None:
+        """Replaces the table atomically."""
         temporary = self._path.with_name(self._path.name + ".new")
         temporary.write_bytes(self._encode(table))
         os.replace(temporary, self._path)
         self._published = table
-        log.info("Routes were published.", extra={"action": "publish_routes", "version": version})
-        return True
+        extra = {"action": "publish_routes", "version": table.version}
+        log.info("Routes were published.", extra=extra)
 
     def _encode(self, table: RouteTable) -> bytes:
         before, self._encoded = self._encoded, {}

@@ -19,7 +19,7 @@ from sagehen.services.sagemaker.hosting.demand import CallDemand, StartRequests,
 from sagehen.services.sagemaker.hosting.reconciler.calls import OnDemand
 from sagehen.services.sagemaker.hosting.reconciler.columns import columns_of
 from sagehen.services.sagemaker.hosting.reconciler.draining import Draining
-from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass
+from sagehen.services.sagemaker.hosting.reconciler.endpoints import ClusterNodes, EndpointPass
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile, routed_ids
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state.database import Database
@@ -193,6 +193,80 @@ def test_a_lost_lease_writes_nothing(database, lease, make_pass) -> None:
 
     with database.read() as connection:
         assert instances.all(connection) == []
+
+
+def test_a_table_of_the_next_leader_is_not_overwritten(database, home, lease) -> None:
+    """It is sent to the agent of this machine, which writes it into the same file."""
+    cluster = ClusterNodes(routes=dict, leaving=frozenset)
+    control = EndpointPass(
+        database, RouteFile(home.routes), lease, counted_ids(), lambda: None, cluster=cluster
+    )
+    add(database, SERVING, I1)
+    control.run(ALL_WELL, NOW)
+    with database.write() as connection:
+        lease.release(connection)
+    newer = msgspec.json.encode(RouteTable(routes={}, version=1000))
+    home.routes.write_bytes(newer)
+
+    with pytest.raises(LeaseLost):
+        control.run({}, NOW)
+
+    assert home.routes.read_bytes() == newer
+
+
+def test_a_new_leader_sends_its_table_after_its_first_pass_also_if_it_is_the_same(
+    database, home, lease
+) -> None:
+    sent = []
+
+    def take_over() -> EndpointPass:
+        cluster = ClusterNodes(routes=dict, leaving=frozenset)
+        return EndpointPass(
+            database,
+            RouteFile(home.routes),
+            lease,
+            counted_ids(),
+            lambda: sent.append(table(home).version),
+            cluster=cluster,
+        )
+
+    add(database, SERVING, I1)
+    control = take_over()
+    control.run(None, NOW)
+    assert sent == [], "it does not know yet where the instances are"
+    for _ in range(2):
+        control.run(ALL_WELL, NOW)
+    take_over().run(ALL_WELL, NOW)
+    control.take_over()
+    for _ in range(2):
+        control.run(ALL_WELL, NOW)
+    assert sent == [1, 1, 1]
+
+
+def test_what_an_endpoint_needed_that_went_in_a_failing_pass_is_not_kept(
+    database, lease, make_pass, monkeypatch
+) -> None:
+    """Its images would stay warm until control ends."""
+    control = make_pass()
+    gone = endpoint(EndpointStatus.IN_SERVICE, name="A", current=serverless())
+    add(database, gone)
+    add(database, endpoint(EndpointStatus.IN_SERVICE, name="B", current=D1))
+    assert control.run({}, NOW).warm_images == ("python",)
+    with database.write() as connection:
+        deleting = msgspec.structs.replace(gone, status=EndpointStatus.DELETING, modified_at=2.0)
+        endpoints.update(connection, deleting)
+    with monkeypatch.context() as patch:
+        patch.setattr(control, "_note", broken)
+        with pytest.raises(RuntimeError):
+            control.run({}, NOW)
+    with database.read() as connection:
+        assert endpoints.get(connection, "A") is None
+
+    assert control.run({}, NOW).warm_images == ()
+
+
+def broken(*_: object) -> None:
+    raise RuntimeError
 
 
 def test_an_idle_pass_writes_nothing(database, make_pass) -> None:

@@ -13,6 +13,7 @@ from sagehen.frame.container_specs import InstanceReport, InstanceState
 from sagehen.frame.routes import RouteTable
 from sagehen.services.sagemaker.hosting import endpoint_store as endpoints
 from sagehen.services.sagemaker.hosting import instance_store as instances
+from sagehen.services.sagemaker.hosting.reconciler.columns import columns_of
 from sagehen.services.sagemaker.hosting.reconciler.endpoints import EndpointPass
 from sagehen.services.sagemaker.hosting.reconciler.routes import RouteFile, build_routes
 from sagehen.services.sagemaker.hosting.reconciler.rows import make_rows
@@ -154,6 +155,12 @@ class Passes(RuleBasedStateMachine):
             for each in variant.instances
         ]
         assert len(set(columns)) == len(columns)
+        owners = {
+            column: name
+            for name, route in published.routes.items()
+            for column in columns_of({name: route}).values()
+        }
+        assert self.control._live._owners == owners
         assert RouteFile(self.file).routes == self.control._routes.routes
 
     def _rows(self):
