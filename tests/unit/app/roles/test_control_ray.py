@@ -24,6 +24,7 @@ class Ray:
     """Ray's process: the nodes that it lists, and the orders it got."""
 
     def __init__(self):
+        self.own_id = "own"
         self.listed = []
         self.orders = []
         self.is_away = False
@@ -31,7 +32,7 @@ class Ray:
     async def nodes(self):
         if self.is_away:
             raise Unavailable("Ray is away")
-        return RayNodeList(own_id="own", nodes=tuple(self.listed))
+        return RayNodeList(own_id=self.own_id, nodes=tuple(self.listed))
 
     async def order(self, orders):
         self.orders.append(orders)
@@ -148,3 +149,13 @@ async def test_without_ray_everything_goes_on(source, ray):
     await source.look()
     assert source.own == ray.listed[0]
     assert ray.orders == [], "only the leader gives orders"
+
+
+async def test_a_control_that_stands_by_learns_of_its_new_node_in_ray(source, ray):
+    """Ray was started anew on its machine: Ray does not know the id that the node had before."""
+    await source.look()
+    ray.listed.clear()
+    ray.own_id = "new"
+    ray.has("new", "10.0.0.1")
+    await source.look()
+    assert source.own == ray.listed[0]
