@@ -156,7 +156,7 @@ class ClusterParts:
 
     async def _describe_own(self) -> NodeRecord:
         addresses = self._addresses
-        # The leading control looks at all nodes anyway, and must not wait twice for a Ray that hangs.
+        # A leading control looks at all nodes anyway, and must not wait twice for a Ray that hangs.
         if self._ray is not None and (self._ray.own is None or not self._leadership.is_leader):
             await self._ray.look()
         of_ray = self._ray.own if self._ray is not None else None

@@ -58,8 +58,8 @@ class RaySource:
         """Ray's node on this machine, once Ray has answered"""
 
     async def look(self) -> None:
-        """Finds this machine's own node, for a control that does not lead: another one, when Ray was
-        started anew here."""
+        """Finds this machine's own node, for a control that does not lead: another one, when Ray
+        was started anew here."""
         await self.update(())
 
     async def update(self, records: Sequence[NodeRecord]) -> Sequence[NodeRecord]:
