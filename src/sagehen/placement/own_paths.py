@@ -63,7 +63,12 @@ class NodePaths:
         for node in nodes:
             if node["id"] in watched and watched[node["id"]].heartbeat.refusal:
                 node["state"] = "other version"
-        return {"nodes": nodes, "waiting": self._fleet.waiting, "of_leader": bool(watched)}
+        return {
+            "nodes": nodes,
+            "waiting": self._fleet.waiting,
+            "problems": list(self._fleet.other_problems()),
+            "of_leader": bool(watched),
+        }
 
     async def _look_at(self, records: list[NodeRecord]) -> "list[_View | None]":
         epoch = max((record.epoch for record in records), default=0)

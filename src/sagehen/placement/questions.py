@@ -25,6 +25,8 @@ class NodeQuestions:
 
     def __init__(self, nodes: Callable[[], Sequence[WatchedNode] | None]) -> None:
         self._all_nodes = nodes
+        self.other_problems: Callable[[], Sequence[str]] = lambda: ()
+        """returns what does not work besides the nodes, each with the remedy"""
 
     @property
     def reached(self) -> dict[str, str]:
@@ -45,7 +47,7 @@ class NodeQuestions:
         """Returns what nodes cannot do now, each with the remedy."""
         found = await self._ask(_problems)
         told = [f"Node {node_id}: {each}" for node_id, problems in found for each in problems]
-        return [*told, *map(_silent, self.silent_nodes())]
+        return [*told, *map(_silent, self.silent_nodes()), *self.other_problems()]
 
     def silent_nodes(self) -> list[str]:
         """Returns the nodes that do not answer."""

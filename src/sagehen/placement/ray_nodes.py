@@ -93,13 +93,16 @@ class RayNodes:
         self._namespace = namespace
         self._home = home
         self._agents: dict[str, _Agent] = {}
-        ray.init(
-            address=address,
-            namespace=namespace,
-            _node_ip_address=own_host,
-            logging_level=logging.WARNING,
-            log_to_driver=False,
-        )
+        try:
+            ray.init(
+                address=address,
+                namespace=namespace,
+                _node_ip_address=own_host,
+                logging_level=logging.WARNING,
+                log_to_driver=False,
+            )
+        except ray.exceptions.RayError as error:  # such as a token that is missing
+            raise ConnectionError(str(error)) from error
         self.own_id = str(ray.get_runtime_context().get_node_id())
 
     def close(self) -> None:

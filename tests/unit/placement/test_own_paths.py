@@ -18,6 +18,9 @@ class NoFleet:
     nodes = ()
     waiting = ()
 
+    def other_problems(self):
+        return ()
+
 
 class Leaving:
     def __init__(self, database):
@@ -121,7 +124,11 @@ def fleet_of(*node_ids, refusal=""):
         )
         for node_id in node_ids
     ]
-    return SimpleNamespace(nodes=nodes, waiting=[{"id": "i-9", "reason": "no room"}])
+    return SimpleNamespace(
+        nodes=nodes,
+        waiting=[{"id": "i-9", "reason": "no room"}],
+        other_problems=lambda: ["Ray cannot be used."],
+    )
 
 
 @pytest.mark.parametrize(("refusal", "state"), [("", "ready"), ("speaks 7", "other version")])
@@ -132,6 +139,7 @@ async def test_the_leader_says_what_waits_and_which_node_is_of_another_version(
     shown = await leaving.paths.status(OwnPathRequest("GET", {}, {}, b""))
     assert [node["state"] for node in shown["nodes"]] == [state]
     assert shown["waiting"] == [{"id": "i-9", "reason": "no room"}]
+    assert shown["problems"] == ["Ray cannot be used."]
     assert shown["of_leader"]
 
 

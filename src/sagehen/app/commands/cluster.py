@@ -37,11 +37,15 @@ def show_nodes(
         nodes = answer["nodes"]
         if as_json:
             shown = [{name: node[name] for name in _IN_JSON} for node in nodes]
-            told = {"nodes": shown, "waiting": answer["waiting"]}
+            told = {
+                "nodes": shown,
+                "waiting": answer["waiting"],
+                "problems": answer.get("problems", []),
+            }
             sys.stdout.write(json.dumps(told, indent=2) + "\n")
         else:
             out.print(_table(nodes))
-            for line in _waiting(answer):
+            for line in [*_waiting(answer), *answer.get("problems", [])]:
                 out.print(line, markup=False)
 
 

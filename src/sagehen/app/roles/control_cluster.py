@@ -76,6 +76,8 @@ class ClusterParts:
         routes = RouteFileReader(start.home.routes, SYSTEM)
         self.requests = RequestsInFlight(lambda: self.fleet.nodes, routes)
         self._ray = self._make_ray(start)
+        if self._ray is not None:
+            self.fleet.other_problems = self._ray.problems
         self._loop = NodeLoop(
             database,
             self.fleet,

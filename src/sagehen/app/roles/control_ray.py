@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 START_AFTER_SECONDS = 3.0
 """after a node was seen first: a server that starts there registers itself"""
 REPEAT_SECONDS = 10.0
+AWAY_SECONDS = 15.0
+"""before operators are told: a server may start before Ray"""
 _NOT_IN_IDS = re.compile(r"[^a-z0-9]+")
 
 
@@ -53,9 +55,22 @@ class RaySource:
         self._first_seen: dict[str, float] = {}
         self._reserved: tuple[RayReservation, ...] | None = None
         self._repeat_at = 0.0
-        self._is_away = False
+        self._away_since: float | None = None
         self.own: RayNode | None = None
         """Ray's node on this machine, once Ray has answered"""
+
+    def problems(self) -> list[str]:
+        """Says that Ray cannot be used, once that has lasted, and what to do."""
+        since = self._away_since
+        if since is None or self._clock.monotonic() - since < AWAY_SECONDS:
+            return []
+        settings, log_file = self._start.settings, self._start.home.logs / "ray.log"
+        return [
+            f"Ray at {settings.cluster} cannot be used: nodes that only Ray runs may be missing, "
+            f"and nothing is reserved there. {log_file} says why. Look whether Ray runs at this "
+            "address with this machine as a node, and whether RAY_AUTH_MODE and Ray's token are "
+            "the same as there."
+        ]
 
     async def look(self) -> None:
         """Finds this machine's own node, for a control that does not lead: another one, when Ray
@@ -70,11 +85,11 @@ class RaySource:
             if records:
                 await self._order(listed, records)
         except SagehenError as error:
-            if not self._is_away:
+            if self._away_since is None:
+                self._away_since = self._clock.monotonic()
                 log.warning("Ray is away: %s", error, extra={"action": "ray"})
-            self._is_away = True
             return ()
-        self._is_away = False
+        self._away_since = None
         rows = {record.node_id: record for record in records}
         found = [record for node in listed.nodes if (record := self._record(node)) is not None]
         return [each for each in found if _differs(rows.get(each.node_id), each)]

@@ -47,6 +47,12 @@ def test_what_waits_is_printed_below_the_nodes(show):
     assert shown["nodes"][0]["state"] == "ready"
 
 
+def test_problems_besides_the_nodes_are_shown(show):
+    answer = {"nodes": [NODE], "waiting": [], "of_leader": True, "problems": ["Ray is silent."]}
+    assert "Ray is silent." in show(answer)
+    assert json.loads(show(answer, "--json"))["problems"] == ["Ray is silent."]
+
+
 def test_an_older_server_does_not_say_whether_it_leads(show):
     answer = {"nodes": [NODE], "waiting": [WAITING]}
     assert "i-2 waits" in show(answer)

@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.app.cluster import NodeAddresses, prepare_authority
 from sagehen.app.roles.common import Start
-from sagehen.app.roles.control_ray import RaySource
+from sagehen.app.roles.control_ray import AWAY_SECONDS, RaySource
 from sagehen.base.credentials import make_credentials, make_token
 from sagehen.base.errors import Unavailable
 from sagehen.base.home import prepare_home
@@ -149,6 +149,20 @@ async def test_without_ray_everything_goes_on(source, ray):
     await source.look()
     assert source.own == ray.listed[0]
     assert ray.orders == [], "only the leader gives orders"
+
+
+async def test_a_ray_that_stays_away_is_a_problem_until_it_answers(source, ray, clock):
+    ray.is_away = True
+    await source.update([node_record("own")])
+    assert source.problems() == [], "it may be starting"
+    clock.advance(AWAY_SECONDS)
+    await source.update([node_record("own")])
+    (problem,) = source.problems()
+    assert "ray.log says why" in problem
+    assert "RAY_AUTH_MODE" in problem
+    ray.is_away = False
+    await source.update([node_record("own")])
+    assert source.problems() == []
 
 
 async def test_a_control_that_stands_by_learns_of_its_new_node_in_ray(source, ray):
