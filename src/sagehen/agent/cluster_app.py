@@ -26,6 +26,7 @@ from sagehen.frame.nodes import (
     NodeRequests,
     RunningSpecs,
 )
+from sagehen.frame.own_paths.routes import whole_body
 from sagehen.frame.routes import RouteChanges, RouteTable, TableText
 
 __all__ = ["RouteTableFile", "create_cluster_app"]
@@ -142,26 +143,16 @@ class _Routes:
         return answer_json(self._models.list())
 
     async def put_routes(self, request: Request) -> Response:
-        body = await _read_routes(request)
+        body = await whole_body(request, MAX_ROUTES_BYTES)
         # In the event loop: two tables in two threads could be written in the wrong order.
         self._table.write(epoch_of(request.scope), body)
         return Response(status_code=204)
 
     async def change_routes(self, request: Request) -> Response:
         """Answers 409 where the whole table is needed."""
-        body = await _read_routes(request)
+        body = await whole_body(request, MAX_ROUTES_BYTES)
         has_changed = self._table.change(epoch_of(request.scope), body)
         return Response(status_code=204 if has_changed else 409)
-
-
-async def _read_routes(request: Request) -> bytes:
-    """Raises Invalid."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_ROUTES_BYTES:
-            raise Invalid(f"The route table is larger than {MAX_ROUTES_BYTES} bytes.")
-    return bytes(body)
 
 
 class _EpochCheck:
