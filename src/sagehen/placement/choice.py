@@ -28,7 +28,7 @@ class Workload:
 
 
 class LoadSum:
-    """What a number of workloads need together, kept as they come and go."""
+    """The sum of the needs of several workloads, to which others are added and removed."""
 
     def __init__(self, workloads: Iterable[Workload] = ()) -> None:
         self.resources = Resources()
