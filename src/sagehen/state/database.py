@@ -1,5 +1,6 @@
 """Opens the state and gives out transactions."""
 
+import logging
 import secrets
 import sqlite3
 import threading
@@ -10,14 +11,32 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import NullPool
 
-from sagehen.base.errors import SettingError, StateFull, Unavailable
+from sagehen.base.errors import CommitUnknown, SettingError, StateFull, Unavailable
 from sagehen.base.extras import pip_install
 from sagehen.state.commits import Commits
+from sagehen.state.postgresql import (
+    CONNECTION_BOUNDS,
+    HUNG_TRANSACTION_SECONDS,
+    Connector,
+    replace_nul,
+)
 
-__all__ = ["Database", "FairLock", "notify"]
+__all__ = ["Database", "FairLock", "describe_outage", "notify", "on_rollback"]
+
+log = logging.getLogger(__name__)
+
+
+def describe_outage(error: Exception) -> str:
+    """Says that the state is away, and why, for those who may know the database's address; other
+    errors than the database's speak for themselves."""
+    if not isinstance(error, OperationalError):
+        return str(error)
+    reason = str(error.orig).strip().partition("\n")[0]
+    return f"The state cannot be reached now: {reason}"
 
 
 class FairLock:
@@ -64,21 +83,13 @@ class FairLock:
 
 
 _LOCK_WAIT_SECONDS = 30
-HUNG_TRANSACTION_SECONDS = 10
-"""after which PostgreSQL ends a control's transaction that sends nothing"""
-_CONNECTION_BOUNDS = {
-    "connect_timeout": "10",
-    "keepalives_idle": "5",
-    "keepalives_interval": "2",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "10000",
-}
-"""for libpq, in seconds and, the last one, milliseconds. By default a connection to a machine that
-lost its power or network is waited for, for a quarter of an hour."""
 _NOTIFIED = "sagehen.notified"
 _Notifications = set[tuple[str, str]]
 """channels and payloads"""
 
+_UNDONE_SQLITE = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CONSTRAINT)
+"""errors of a commit that is undone. After a failed sync the log may hold all of it: then the next
+start, if none wrote in between, finds it committed."""
 _DAMAGED_SQLITE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _DAMAGED_POSTGRES = ("XX001", "XX002")
 
@@ -94,7 +105,8 @@ class Database:
         Args:
             url: for SQLAlchemy.
             by_control: hold leases by a file lock beside an SQLite state, without renewals; in
-                PostgreSQL, bound how long a hung process keeps rows locked.
+                PostgreSQL, bound how long a hung process keeps rows locked, and how long a
+                statement waits for its answer.
         Raises:
             SettingError: the URL is malformed, of an unsupported database, or lacks its driver.
         """
@@ -104,11 +116,12 @@ class Database:
         self.session = "" if self._sqlite else f"sagehen-{secrets.token_hex(8)}"
         """the name of this object's sessions in PostgreSQL"""
         self._apart: Engine | None = None
+        self._connector = Connector()
         self.commits = Commits(self._file)
         if self._sqlite:
             event.listen(self.engine, "connect", _prepare_sqlite)
         else:
-            event.listen(self.engine, "connect", self._prepare_postgresql)
+            self._bound_postgresql(self.engine, self._connector.connect)
         # SQLite's waiting writers only poll: a busy writer would make them wait for seconds.
         self._turns = FairLock(_LOCK_WAIT_SECONDS) if self._sqlite else None
         self._listeners: list[tuple[str, Callable[[str], None]]] = []
@@ -125,9 +138,15 @@ class Database:
         """
         self._listeners.append((channel, listener))
 
+    def _connect(self) -> Connection:
+        try:
+            return self.engine.connect()
+        except PoolTimeout as error:
+            raise Unavailable("All connections to the database are in use.") from error
+
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with self.engine.connect() as connection:
+        with self._connect() as connection:
             if self._sqlite:
                 connection.exec_driver_sql("BEGIN")
             else:
@@ -138,7 +157,16 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """Opens a transaction: on disk when the block ends, undone when it raises.
 
+        What it raises says what became of the writes; `on_rollback` acts on it:
+
+        - CommitUnknown, or what is no Exception, as KeyboardInterrupt: nobody knows. Nothing may be
+          removed that the writes may name, neither the new nor what they replace.
+        - any other Exception: certainly nothing was committed.
+
+        Nothing that follows the commit raises.
+
         Raises:
+            CommitUnknown: the answer to the commit was lost.
             StateFull: the disk is full.
             Unavailable: other writes of this process took too long.
         """
@@ -149,7 +177,7 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[tuple[Connection, _Notifications]]:
-        with self.engine.connect() as connection:
+        with self._connect() as connection:
             notified: _Notifications = set()
             connection.info[_NOTIFIED] = notified
             if self._sqlite:
@@ -159,17 +187,22 @@ class Database:
             # What raises closes the connection, which rolls back.
             with _telling_when_full():
                 yield connection, notified
-                connection.commit()
+                _commit(connection)
 
     def connect_apart(self) -> Connection:
         """Opens a connection to keep: outside the pool, which may be used up, and in autocommit."""
         if self._apart is None:
             self._apart = create_engine(self.engine.url, poolclass=NullPool)
-            event.listen(self._apart, "connect", self._prepare_postgresql)
+            self._bound_postgresql(self._apart, self._connector.connect_patiently)
         return self._apart.connect().execution_options(isolation_level="AUTOCOMMIT")
 
+    def _bound_postgresql(self, engine: Engine, connect: Callable[..., Any]) -> None:
+        if self._by_control:
+            event.listen(engine, "do_connect", connect)
+        event.listen(engine, "connect", self._prepare_postgresql)
+
     def _prepare_postgresql(self, connection: Any, _record: object) -> None:
-        _replace_nul(connection)
+        replace_nul(connection)
         connection.execute(f"SET application_name = '{self.session}'")
         if self._by_control:
             # A process or machine that hangs within a transaction must not keep its locks.
@@ -189,7 +222,11 @@ class Database:
 
     def _deliver(self, notified: _Notifications) -> None:
         for channel, payload in notified:
-            self.announce(channel, payload)
+            try:
+                self.announce(channel, payload)
+            except Exception:
+                # The transaction is on disk; loops look again without a notification, only later.
+                log.exception("A notification was lost.", extra={"action": "notify"})
 
     def announce(self, channel: str, payload: str = "") -> None:
         """Sends `payload` to the listeners of `channel`, also of other controls if it can."""
@@ -226,6 +263,22 @@ class Database:
         self.engine.dispose()
 
 
+@contextmanager
+def on_rollback(clean_up: Callable[[], object]) -> Iterator[None]:
+    """Calls `clean_up` if the block, which ends with a write transaction, raises and has certainly
+    committed nothing; else what was made for the transaction is left to a sweep."""
+    try:
+        yield
+    except CommitUnknown:
+        raise
+    except Exception:
+        try:
+            clean_up()
+        except Exception:
+            log.exception("What a failed write has left stays.", extra={"action": "clean_up"})
+        raise
+
+
 def notify(connection: Connection, channel: str, payload: str = "") -> None:
     """Sends `payload` to the listeners of `channel` after the commit.
 
@@ -234,6 +287,31 @@ def notify(connection: Connection, channel: str, payload: str = "") -> None:
     notified: _Notifications | None = connection.info.get(_NOTIFIED)
     if notified is not None:
         notified.add((channel, payload))
+
+
+def _commit(connection: Connection) -> None:
+    """Raises as `Database.write` does."""
+    try:
+        connection.commit()
+    except Exception as error:
+        # SQLAlchemy does not roll back after a failed commit.
+        connection.invalidate()
+        if _is_rolled_back(error):
+            raise
+        raise CommitUnknown(
+            "The connection to the database was lost during a commit: the change may have been "
+            "made or not. Look, or try again."
+        ) from error
+
+
+def _is_rolled_back(error: Exception) -> bool:
+    """Whether the database has answered a commit, and that it did not take place."""
+    if not isinstance(error, DBAPIError) or error.connection_invalidated:
+        return False
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in _UNDONE_SQLITE
+    return getattr(error.orig, "sqlstate", None) is not None
 
 
 @contextmanager
@@ -260,7 +338,7 @@ def _make_engine(url: str) -> Engine:
         )
     is_remote = parsed.get_backend_name() != "sqlite"
     if is_remote:
-        parsed = parsed.set(query={**_CONNECTION_BOUNDS, **parsed.query})
+        parsed = parsed.set(query={**CONNECTION_BOUNDS, **parsed.query})
     try:
         return create_engine(parsed, pool_pre_ping=is_remote)
     except ImportError as error:
@@ -280,15 +358,3 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.close()
-
-
-def _replace_nul(connection: Any) -> None:
-    """Has NUL written as U+FFFD. Text of PostgreSQL holds none, and what a failing user's code says
-    may: the loop that stores it would never get past it."""
-    from psycopg.types.string import StrDumperUnknown
-
-    class TextDumper(StrDumperUnknown):
-        def dump(self, obj: str) -> Any:
-            return super().dump(obj.replace("\x00", "\ufffd") if "\x00" in obj else obj)
-
-    connection.adapters.register_dumper(str, TextDumper)

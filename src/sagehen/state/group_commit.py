@@ -4,6 +4,7 @@ GroupCommit groups calls that differ; CoalescingWriter makes one call for many i
 """
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from sagehen.state.database import Database
 from sagehen.state.deadlocks import retry_deadlocks
 
 __all__ = ["CoalescingWriter", "GroupCommit", "attempt"]
+
+log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")
@@ -188,7 +191,10 @@ class CoalescingWriter(Generic[Item, Result]):
             for (_, future), result in zip(batch, results, strict=True):
                 if not future.done():
                     future.set_result(result)
-            self._on_written(results)
+            try:
+                self._on_written(results)
+            except Exception:
+                log.exception("A notification was lost.", extra={"action": "notify"})
 
     def _call(self, items: Sequence[Item], connection: Connection) -> Sequence[Result]:
         return self._write(connection, items)

@@ -26,7 +26,7 @@ from sagehen.base.concurrency import Threads, Wake
 from sagehen.base.errors import StateError
 from sagehen.base.retry import AWAY
 from sagehen.state import leader_row
-from sagehen.state.database import Database
+from sagehen.state.database import Database, describe_outage
 from sagehen.state.leases import HeldLease, LeaseLost, LoopLease
 
 __all__ = ["LEADERSHIP_CHANGED", "LEASE_SECONDS", "LOOK_SECONDS", "Leadership"]
@@ -71,7 +71,8 @@ class Leadership:
         self._thread = Threads(1, "leadership")
         """its own, as others may all wait for locks"""
         self._connection: Connection | None = None
-        self._is_away = False
+        self.outage = ""
+        """why the row could not be read in the last look; empty if it could"""
         database.listen(LEADERSHIP_CHANGED, lambda _: self._wake.hint())
 
     @property
@@ -164,14 +165,15 @@ class Leadership:
         except AWAY as error:
             self._disconnect()
             self._database.commits.note(None)
-            if not self._is_away:
-                self._is_away = True
+            is_new = not self.outage
+            self.outage = describe_outage(error)
+            if is_new:
                 extra = {"action": "lead", "holder": self.holder}
                 log.error("Leadership cannot be looked at: %s", error, extra=extra)
             if not self.is_leader:
                 self._decided.clear()
             return LOOK_SECONDS
-        self._is_away = False
+        self.outage = ""
         return seconds
 
     async def _look_at_other(self, asked_at: float) -> float:

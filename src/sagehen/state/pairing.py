@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from sagehen.base.errors import BackupError, StateError
+from sagehen.base.files import sync_folder
 from sagehen.base.home import RESTORING
 
 __all__ = [
@@ -250,11 +251,7 @@ def write_id(objects: Path, value: str, mark: str = "") -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 _WAIT_SECONDS = 60.0

@@ -41,10 +41,10 @@ def share_secret(database: Database, name: str, path: Path, make: Callable[[Path
         make(path)
         return False
     stored = _stored(database, name)
+    own = _read(path) if path.exists() else None
     if stored is None:
         make(path)
         stored = _store(database, name, _read(path))
-    own = _read(path) if path.exists() else None
     if own == stored:
         return False
     if own is not None:

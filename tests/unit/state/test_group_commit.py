@@ -232,3 +232,15 @@ async def test_only_what_is_on_disk_is_announced(database: Database) -> None:
     await asyncio.gather(*given, return_exceptions=True)
     writes.close()
     assert announced == [["A", "B"], ["C"]]
+
+
+async def test_announcement_that_fails_does_not_hold_up_what_waits(database: Database) -> None:
+    def announce(results: Sequence[str]) -> None:
+        raise OSError("Too many open files")
+
+    writes, written = GroupCommit(database), Written(database)
+    writer = CoalescingWriter(writes, written, announce, max_batch=2)
+    async with asyncio.timeout(30):
+        results = await asyncio.gather(*(writer.put(name) for name in ("a", "b", "c")))
+    writes.close()
+    assert results == ["A", "B", "C"]

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, text
+from sqlalchemy.exc import OperationalError
 
-from sagehen.base.errors import AlreadyExists, Invalid
+from sagehen.base.errors import AlreadyExists, CommitUnknown, Invalid
 from sagehen.frame import tags
 from sagehen.frame.named_records import ListQuery
 from sagehen.services.sagemaker.hosting.definition_store import models
 from sagehen.services.sagemaker.hosting.records import ModelRecord
-from sagehen.state import leases
+from sagehen.state import leases, postgresql
 from sagehen.state.database import Database
 from sagehen.state.migrate import upgrade
+from support.postgres_proxy import PostgresProxy
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +95,26 @@ def test_one_lease_holder_of_many(database: Database) -> None:
     for thread in threads:
         thread.join()
     assert len(won) == 1
+
+
+def test_silent_database_is_given_up(
+    proxy: PostgresProxy, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing at TCP tells that it is silent: the proxy takes all that is sent."""
+    monkeypatch.setattr(postgresql, "ANSWER_SECONDS", 0.2)
+    silent = Database(proxy.url + "?connect_timeout=2", by_control=True)
+    with silent.read() as connection, pytest.raises(OperationalError, match="does not answer"):  # noqa: PT012
+        proxy.is_silent = True
+        connection.execute(text("SELECT 1"))
+    for reason in ("timeout", "does not answer"):
+        # The second does not wait: many that wait in turn would wait for ever.
+        with pytest.raises(OperationalError, match=reason), silent.write():
+            pass
+    proxy.is_silent = False
+    silent.connect_apart().close()
+    with silent.write() as connection:
+        assert connection.scalar(text("SELECT 1")) == 1
+    with pytest.raises(CommitUnknown), silent.write() as connection:  # noqa: PT012
+        tags.put(connection, "silent", {"a": "1"})
+        proxy.is_silent = True
+    silent.close()

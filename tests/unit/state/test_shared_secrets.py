@@ -44,6 +44,20 @@ def test_a_home_with_keys_of_its_own_keeps_them_aside(
     assert not share_secret(shared, "token", own, writing(b"never"))
 
 
+def test_a_new_home_that_is_second_by_a_moment_replaces_nothing(
+    shared: Database, tmp_path: Path
+) -> None:
+    theirs, own = tmp_path / "theirs", tmp_path / "own"
+
+    def make(path: Path) -> None:
+        share_secret(shared, "token", theirs, writing(b"theirs"))
+        path.write_bytes(b"own")
+
+    assert not share_secret(shared, "token", own, make)
+    assert own.read_bytes() == b"theirs"
+    assert not (tmp_path / "own.replaced").exists()
+
+
 def test_the_keys_of_a_home_are_those_of_a_state_that_has_none(
     shared: Database, tmp_path: Path
 ) -> None:

@@ -83,7 +83,7 @@ CREATE TABLE uploads (
 	started_at DOUBLE NOT NULL, 
 	attributes TEXT NOT NULL, 
 	algorithm VARCHAR(16), 
-	kind VARCHAR(16) NOT NULL, 
+	kind VARCHAR(16) NOT NULL, key_deleted BOOLEAN DEFAULT 0 NOT NULL, 
 	CONSTRAINT pk_uploads PRIMARY KEY (upload_id)
 );
 CREATE INDEX ix_uploads_bucket ON uploads (bucket, "key", upload_id);
@@ -569,4 +569,4 @@ CREATE TABLE compatibility (
 	oldest_revision VARCHAR(32) NOT NULL, 
 	CONSTRAINT pk_compatibility PRIMARY KEY (id)
 );
-INSERT INTO alembic_version (version_num) VALUES ('0019');
+INSERT INTO alembic_version (version_num) VALUES ('0020');

@@ -34,6 +34,8 @@ class Keeping:
 
 
 DEFAULT_KEEPING = Keeping()
+LONGEST_WRITE_SECONDS = 600
+"""seconds for which a file may wait for its row to be committed"""
 
 
 class Bookkeeping:
@@ -120,6 +122,8 @@ class Bookkeeping:
         before = min(self._started_at, now - self._keeping.grace_seconds)
         self._files.drop_drafts(before)
         self._files.put_back(self._known)
+        # Writes whose outcome is unknown, or whose removals failed, leave files after the start.
+        before = max(before, now - max(self._keeping.grace_seconds, LONGEST_WRITE_SECONDS))
         moved = self._files.sweep(before, now, self._known)
         if moved:
             log.warning(

@@ -8,7 +8,15 @@ from typing import Protocol
 
 from sagehen.services.s3.storage.records import Blob, Checksum, ChecksumKind
 
-__all__ = ["ALGORITHMS", "JOINABLE", "Digest", "base64_of", "joined_checksum", "new_digest"]
+__all__ = [
+    "ALGORITHMS",
+    "DEFAULT_ALGORITHM",
+    "JOINABLE",
+    "Digest",
+    "base64_of",
+    "joined_checksum",
+    "new_digest",
+]
 
 ALGORITHMS: Mapping[str, int] = {
     "crc32": 4,
@@ -20,6 +28,9 @@ ALGORITHMS: Mapping[str, int] = {
     "sha512": 64,
 }
 """bytes of each algorithm's value"""
+
+DEFAULT_ALGORITHM = "crc64nvme"
+"""S3's, of uploads without a checksum"""
 
 JOINABLE = ("crc32", "crc32c", "crc64nvme")
 """algorithms that can join checksums of pieces"""
@@ -64,8 +75,16 @@ def base64_of(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def joined_checksum(algorithm: str, kind: ChecksumKind, parts: Sequence[Blob]) -> Checksum:
+def joined_checksum(
+    algorithm: str | None, kind: ChecksumKind, parts: Sequence[Blob]
+) -> Checksum | None:
+    """Without an algorithm joins the parts' default checksums, which parts uploaded to an earlier
+    version lack."""
     values = [base64.b64decode(part.checksum or "") for part in parts]
+    if algorithm is None:
+        algorithm = DEFAULT_ALGORITHM
+        if any(len(value) != ALGORITHMS[algorithm] for value in values):
+            return None
     if kind is ChecksumKind.COMPOSITE:
         digest = new_digest(algorithm)
         digest.update(b"".join(values))

@@ -3,18 +3,21 @@
 SagehenError
 ├── NotFound:      NoSuchBucket, NoSuchKey, NoSuchUpload
 ├── AlreadyExists: BucketExists
-├── Conflict:      BucketNotEmpty, ConditionFailed
-├── Invalid:       BadPart, BadPartOrder, PartTooSmall, DigestMismatch, KeyNotStorable
+├── Conflict:      BucketNotEmpty, ConditionConflict, ConditionFailed
+├── Invalid:       BadCompletion, BadPart, BadPartOrder, PartTooSmall, DigestMismatch,
+│                  KeyNotStorable
 └── Unavailable:   StorageFull, NotSupported
 """
 
 from sagehen.base.errors import AlreadyExists, Conflict, Invalid, NotFound, Unavailable
 
 __all__ = [
+    "BadCompletion",
     "BadPart",
     "BadPartOrder",
     "BucketExists",
     "BucketNotEmpty",
+    "ConditionConflict",
     "ConditionFailed",
     "DigestMismatch",
     "KeyNotStorable",
@@ -49,6 +52,14 @@ class BucketNotEmpty(Conflict):
 
 class ConditionFailed(Conflict):
     """A write's condition does not hold."""
+
+
+class ConditionConflict(Conflict):
+    """Another write since the upload began makes the condition of its completion void."""
+
+
+class BadCompletion(Invalid):
+    """A request to complete an upload does not fit the upload."""
 
 
 class BadPart(Invalid):

@@ -8,6 +8,7 @@ restored.
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import secrets
 import time
@@ -16,11 +17,14 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
+from sagehen.base.files import make_folder, sync_folder
 from sagehen.services.s3.storage.digests import base64_of, new_digest
 from sagehen.services.s3.storage.errors import StorageFull
 from sagehen.state.pairing import BLOB_NAME, folder_id, may_remove
 
 __all__ = ["MOST_HELD_BYTES", "BlobFiles", "Draft", "Known"]
+
+log = logging.getLogger(__name__)
 
 Known = Callable[[list[str]], set[str]]
 """returns those of the blob ids that have a row"""
@@ -128,8 +132,10 @@ class BlobFiles:
         self._drafts = root / "drafts"
         self._blobs = root / "blobs"
         self._trash = root / "trash"
-        for folder in (self._drafts, self._blobs, self._trash):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (root, self._drafts, self._blobs, self._trash):
+            make_folder(folder)
+        self._durable_folders: set[Path] = set()
+        """of blobs, whose entries this process has synced"""
 
     @property
     def pair_id(self) -> str | None:
@@ -149,8 +155,13 @@ class BlobFiles:
         with _telling_when_full():
             self._make_folder(target.parent)
             draft.path.rename(target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         return draft.blob_id
+
+    def drop(self, draft: Draft) -> None:
+        """Removes a draft, also one that is kept as a blob already."""
+        draft.discard()
+        self.remove([draft.blob_id])
 
     def link(self, blob_id: str) -> str:
         """Hard-links a blob; returns the new id. Raises FileNotFoundError."""
@@ -158,7 +169,7 @@ class BlobFiles:
         with _telling_when_full():
             self._make_folder(twin.parent)
             os.link(self._path(blob_id), twin)
-            _sync_folder(twin.parent)
+            sync_folder(twin.parent)
         return twin.name
 
     def open(self, blob_id: str) -> BinaryIO:
@@ -167,16 +178,24 @@ class BlobFiles:
 
     def remove(self, blob_ids: Collection[str]) -> None:
         """Removes blobs; ignores missing ones. During a backup, which may need them, they go to the
-        trash."""
+        trash.
+
+        Does not raise OSError, as callers have committed already, or have another error to report:
+        a file that stays has no row, and is swept.
+        """
         if not blob_ids:
             return
-        with may_remove(self._root) as may:
-            for blob_id in blob_ids:
-                path = self._path(blob_id)
-                if may:
-                    path.unlink(missing_ok=True)
-                else:
-                    self._throw_away(path, time.time())
+        try:
+            with may_remove(self._root) as may:
+                for blob_id in blob_ids:
+                    path = self._path(blob_id)
+                    if may:
+                        path.unlink(missing_ok=True)
+                    else:
+                        self._throw_away(path, time.time())
+        except OSError as error:
+            extra = {"action": "remove_files", "count": len(blob_ids)}
+            log.warning("Files of objects stay until they are swept: %s", error, extra=extra)
 
     def drop_drafts(self, before: float) -> int:
         """Deletes drafts last written before `before`, in seconds since the epoch."""
@@ -250,9 +269,11 @@ class BlobFiles:
         return self._blobs / blob_id[:2] / blob_id
 
     def _make_folder(self, folder: Path) -> None:
-        if not folder.exists():
+        # One that exists may just have been made by another thread, and not be synced yet.
+        if folder not in self._durable_folders:
             folder.mkdir(mode=0o700, exist_ok=True)
-            _sync_folder(self._blobs)
+            sync_folder(self._blobs)
+            self._durable_folders.add(folder)
 
 
 @contextlib.contextmanager
@@ -273,14 +294,6 @@ def _leave_reserve(folder: Path) -> None:
     reserved = min(MOST_RESERVED_BYTES, RESERVED_SHARE * disk.f_blocks * disk.f_frsize)
     if disk.f_bavail * disk.f_frsize < reserved:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _folders(folder: Path) -> Iterator[Path]:

@@ -24,7 +24,7 @@ from obstore.exceptions import (
 from obstore.store import ObjectStore as Remote
 
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Unavailable
+from sagehen.base.errors import CommitUnknown, Unavailable
 from sagehen.services.s3.storage.bookkeeping import DEFAULT_KEEPING, Bookkeeping, Keeping
 from sagehen.services.s3.storage.errors import (
     BucketNotEmpty,
@@ -159,7 +159,9 @@ class ForeignObjectStore(Bookkeeping):
             info = self._send(
                 upload.bucket, upload.key, data, upload.attributes, completion.condition
             )
-        self.uploads.abort(upload)
+        # The object is there: an upload that is no more cannot be completed again.
+        with contextlib.suppress(CommitUnknown):
+            self.uploads.abort(upload)
         return info
 
     @contextlib.contextmanager

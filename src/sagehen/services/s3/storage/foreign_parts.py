@@ -82,7 +82,7 @@ class SharedParts(BlobFiles):
         try:
             with suppress(FileNotFoundError, NotFoundError):
                 obstore.delete(self._remote, paths)
-        except BaseError as error:
+        except (BaseError, OSError) as error:
             extra = {"action": "remove_parts", "count": len(paths)}
             log.warning("Parts of uploads stay in the store for now: %s", error, extra=extra)
 

@@ -1,10 +1,11 @@
 """The built-in object store: bytes in files (small objects in rows), all else in rows.
 
-A write syncs the file, commits the row, then removes the replaced file. A crash leaves the old or
-the new object, and at most an unused file for the sweep.
+A write syncs the file, commits the row, then removes the replaced file. A crash, or a commit whose
+answer is lost, leaves the old or the new object, and at most an unused file for the sweep.
 """
 
 import contextlib
+import hashlib
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from sagehen.services.s3.storage.bookkeeping import Bookkeeping, find_bucket
 from sagehen.services.s3.storage.digests import base64_of, new_digest
 from sagehen.services.s3.storage.errors import (
     BucketNotEmpty,
+    ConditionConflict,
     ConditionFailed,
     NoSuchKey,
     NoSuchUpload,
@@ -30,6 +32,7 @@ from sagehen.services.s3.storage.records import (
     Attributes,
     Blob,
     Checksum,
+    ChecksumKind,
     Listing,
     ListingQuery,
     ObjectInfo,
@@ -38,6 +41,7 @@ from sagehen.services.s3.storage.records import (
 )
 from sagehen.services.s3.storage.store import Copy, SmallObject
 from sagehen.services.s3.storage.uploads import Completion
+from sagehen.state.database import on_rollback
 
 __all__ = ["LocalObjectStore", "check_condition"]
 _TRIES_WHILE_REPLACED = 5
@@ -91,16 +95,13 @@ class LocalObjectStore(Bookkeeping):
         condition: WriteCondition = ALWAYS,
     ) -> ObjectInfo:
         info = self._describe(bucket, key, draft, attributes)
-        try:
+        with on_rollback(lambda: self._files.drop(draft)):
             if (data := draft.held) is not None:
-                self._commit(info, [], condition, data)
+                replaced = self._commit(info, [], condition, data)
             else:
                 self._files.keep(draft)
-                self._commit(info, [_sole_blob(info, draft.blob_id)], condition)
-        except BaseException:
-            draft.discard()
-            self._files.remove([draft.blob_id])
-            raise
+                replaced = self._commit(info, [_sole_blob(info, draft.blob_id)], condition)
+        self._files.remove(replaced)
         return info
 
     def put_rows(self, connection: Connection, smalls: Sequence[SmallObject]) -> list[bool]:
@@ -150,38 +151,43 @@ class LocalObjectStore(Bookkeeping):
 
     def copy(self, copy: Copy) -> ObjectInfo:
         with self.open(copy.source_bucket, copy.source_key) as source:
+            attributes = copy.describe(source.info)
+            etag, checksum = _digests_of(source, copy.algorithm)
             info = msgspec.structs.replace(
                 source.info,
                 bucket=copy.bucket,
                 key=copy.key,
                 object_id=secrets.token_hex(16),
                 modified_at=self._clock.now(),
-                attributes=copy.describe(source.info),
-                checksum=_checksum_of(source, copy.algorithm),
+                etag=etag,
+                attributes=attributes,
+                checksum=checksum,
             )
             blobs: list[Blob] = []
-            try:
+            with on_rollback(lambda: self._files.remove([blob.blob_id for blob in blobs])):
                 for blob in source.parts:
                     twin = source.link(blob)
                     blobs.append(
                         msgspec.structs.replace(blob, blob_id=twin, owner_id=info.object_id)
                     )
-                self._commit(info, blobs, copy.condition, source.data)
-            except BaseException:
-                self._files.remove([blob.blob_id for blob in blobs])
-                raise
+                replaced = self._commit(info, blobs, copy.condition, source.data)
+        self._files.remove(replaced)
         return info
 
     def delete(self, bucket: str, keys: Sequence[str], condition: WriteCondition = ALWAYS) -> None:
         def drop(connection: Connection) -> list[str]:
             find_bucket(connection, bucket, lock=True)
             gone: list[str] = []
+            deleted = []
             for key in keys:
                 old = rows.find_object(connection, bucket, key)
                 check_condition(condition, old)
                 if old is not None:
                     rows.delete_object(connection, bucket, key)
                     gone += _delete_blobs_of(connection, old)
+                    deleted.append(key)
+            if deleted:
+                rows.note_deletions(connection, bucket, deleted)
             return gone
 
         self._files.remove(self._writes.run(drop))
@@ -206,11 +212,13 @@ class LocalObjectStore(Bookkeeping):
         def join(connection: Connection) -> tuple[ObjectInfo, list[str]]:
             find_bucket(connection, upload.bucket, lock=True)
             old = rows.find_object(connection, upload.bucket, upload.key)
-            if rows.find_upload(connection, upload.upload_id, lock=True) is None:
+            current = rows.find_upload(connection, upload.upload_id, lock=True)
+            if current is None:
                 raise NoSuchUpload(f"There is no upload {upload.upload_id} any more.")
             uploaded = rows.list_blobs(connection, upload.upload_id)
             joined = self.uploads.check(upload, uploaded, completion)
             check_condition(completion.condition, old)
+            _check_undisturbed(completion.condition, current, old)
             info = ObjectInfo(
                 bucket=upload.bucket,
                 key=upload.key,
@@ -245,7 +253,8 @@ class LocalObjectStore(Bookkeeping):
         blobs: Sequence[Blob],
         condition: WriteCondition,
         data: bytes | None = None,
-    ) -> None:
+    ) -> list[str]:
+        """Returns ids of replaced blobs, whose files may be removed."""
 
         def replace(connection: Connection) -> list[str]:
             find_bucket(connection, info.bucket, lock=True)
@@ -255,7 +264,7 @@ class LocalObjectStore(Bookkeeping):
             rows.insert_blobs(connection, blobs)
             return _delete_blobs_of(connection, old)
 
-        self._files.remove(self._writes.run(replace))
+        return self._writes.run(replace)
 
 
 def check_condition(condition: WriteCondition, old: ObjectInfo | None) -> None:
@@ -267,6 +276,14 @@ def check_condition(condition: WriteCondition, old: ObjectInfo | None) -> None:
             raise NoSuchKey("The object that the write depends on does not exist.")
         if condition.etag not in ("*", old.etag):
             raise ConditionFailed("If-Match")
+
+
+def _check_undisturbed(condition: WriteCondition, upload: Upload, old: ObjectInfo | None) -> None:
+    """Raises ConditionConflict if the key was written or deleted since the upload began."""
+    if condition.absent and upload.key_deleted:
+        raise ConditionConflict("If-None-Match")
+    if condition.etag is not None and old is not None and old.modified_at >= upload.started_at:
+        raise ConditionConflict("If-Match")
 
 
 def _object(connection: Connection, bucket: str, key: str) -> ObjectInfo:
@@ -300,11 +317,21 @@ def _sole_blob(info: ObjectInfo, blob_id: str) -> Blob:
     )
 
 
-def _checksum_of(source: LocalObject, algorithm: str | None) -> Checksum | None:
-    stored = source.info.checksum
-    if algorithm is None or (stored is not None and stored.algorithm == algorithm):
-        return stored
-    digest = new_digest(algorithm)
+def _digests_of(source: LocalObject, algorithm: str | None) -> tuple[str, Checksum | None]:
+    """Returns ETag and checksum of a copy. They are of all bytes: a copy is not in parts."""
+    etag, stored = source.info.etag, source.info.checksum
+    algorithm = algorithm or (stored.algorithm if stored else None)
+    fits = stored is not None and stored.kind is ChecksumKind.FULL_OBJECT
+    if stored is not None and fits and stored.algorithm == algorithm:
+        algorithm = None
+    if "-" not in etag and algorithm is None:
+        return etag, stored
+    md5 = hashlib.md5(usedforsecurity=False)
+    digest = new_digest(algorithm) if algorithm else None
     for chunk in source.chunks():
-        digest.update(chunk)
-    return Checksum(algorithm, base64_of(digest.digest()))
+        md5.update(chunk)
+        if digest:
+            digest.update(chunk)
+    if algorithm and digest:
+        stored = Checksum(algorithm, base64_of(digest.digest()))
+    return md5.hexdigest(), stored

@@ -50,23 +50,36 @@ def open_remote(settings: "Settings") -> Any:
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 
-    options: Any = settings.object_store_options
+    # obstore answers an option of its HTTP client among those of a store with a Rust panic.
+    options: Any = dict(settings.object_store_options)
+    client: Any = {name: options.pop(name) for name in [*options] if _is_of_client(name)}
     # obstore needs this for addresses without TLS.
-    plain = any(value.startswith("http://") for value in options.values())
-    client: Any = {"allow_http": True} if plain else None
+    if any(value.startswith("http://") for value in options.values()):
+        client.setdefault("allow_http", "true")
     try:
-        return from_url(settings.object_store_url, config=options or None, client_options=client)
+        return from_url(
+            settings.object_store_url, config=options or None, client_options=client or None
+        )
     except (BaseError, ValueError, TypeError) as error:
         # Later lines dump obstore's structures.
         reason = str(error).partition("\n")[0]
-        raise SettingError(f"object_store_url or object_store_options: {reason}") from error
-    except BaseException as error:
-        # obstore answers an unknown option with a Rust panic.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise SettingError(
-            f"object_store_options has an option that obstore does not know: {sorted(options)}"
-        ) from error
+        names = f" ({', '.join(settings.object_store_options)})" * bool(client or options)
+        raise SettingError(f"object_store_url or object_store_options{names}: {reason}") from error
+
+
+def _is_of_client(name: str) -> bool:
+    """Returns whether an option is one of obstore's HTTP client, such as `allow_http`."""
+    from obstore.exceptions import BaseError
+    from obstore.store import S3Store
+
+    options: Any = {name: ""}
+    try:
+        S3Store("any", client_options=options)
+    except BaseError:
+        return True  # It is the value that is wrong.
+    except ValueError:
+        return False
+    return True
 
 
 class LateObjectStore:

@@ -65,6 +65,10 @@ class BucketSettings(msgspec.Struct, frozen=True, kw_only=True):
     """BucketKeyEnabled of the default encryption"""
     blocked_encryptions: tuple[str, ...] = ()
     """BlockedEncryptionTypes of the default encryption"""
+    encryption_was_set: bool = False
+    """PutBucketEncryption allows copies of objects onto themselves"""
+    location: str | None = None
+    """GetBucketLocation's, if it is not the region"""
     versioning_suspended: bool = False
     tags: Mapping[str, str] = {}
 
@@ -169,6 +173,8 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True):
     attributes: Attributes = Attributes()
     algorithm: str | None = None
     kind: ChecksumKind = ChecksumKind.FULL_OBJECT
+    key_deleted: bool = False
+    """An object of the key was deleted since the upload began."""
 
     @property
     def owner(self) -> str | None:
@@ -225,7 +231,7 @@ def is_bucket_name(name: str) -> bool:
     """Checks S3's rules for general purpose buckets."""
     return (
         _NAME.fullmatch(name) is not None
-        and ".." not in name
+        and not any(pair in name for pair in ("..", ".-", "-."))
         and not name.startswith(_RESERVED_STARTS)
         and not name.endswith(_RESERVED_ENDS)
         and not _is_address(name)

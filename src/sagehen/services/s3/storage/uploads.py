@@ -10,8 +10,9 @@ from sqlalchemy import Connection
 
 from sagehen.base.clock import Clock
 from sagehen.services.s3 import object_rows as rows
-from sagehen.services.s3.storage.digests import joined_checksum
+from sagehen.services.s3.storage.digests import DEFAULT_ALGORITHM, joined_checksum
 from sagehen.services.s3.storage.errors import (
+    BadCompletion,
     BadPart,
     BadPartOrder,
     DigestMismatch,
@@ -30,7 +31,7 @@ from sagehen.services.s3.storage.records import (
     Upload,
     WriteCondition,
 )
-from sagehen.state.database import Database
+from sagehen.state.database import Database, on_rollback
 from sagehen.state.group_commit import GroupCommit
 
 __all__ = ["LEAST_PART_BYTES", "ChosenPart", "Completion", "Joined", "Uploads"]
@@ -122,11 +123,10 @@ class Uploads:
 
     def put_part(self, upload: Upload, number: int, draft: Draft) -> Blob:
         """Replaces an earlier part. Raises NoSuchUpload."""
-        blob_id = draft.blob_id
-        try:
+        with on_rollback(lambda: self._files.drop(draft)):
             self._files.keep(draft)
             blob = Blob(
-                blob_id=blob_id,
+                blob_id=draft.blob_id,
                 owner_id=upload.upload_id,
                 number=number,
                 size=draft.size,
@@ -141,10 +141,6 @@ class Uploads:
                 return rows.put_blob(connection, blob)
 
             replaced = self._writes.run(insert)
-        except BaseException:
-            draft.discard()
-            self._files.remove([blob_id])
-            raise
         self._files.remove([replaced] if replaced else [])
         return blob
 
@@ -183,36 +179,56 @@ class Uploads:
         return rows.delete_blobs(connection, upload_id, keep)
 
     def check(self, upload: Upload, uploaded: Sequence[Blob], completion: Completion) -> Joined:
-        """Raises BadPart, BadPartOrder, PartTooSmall, DigestMismatch."""
+        """Raises BadCompletion, BadPart, BadPartOrder, PartTooSmall, DigestMismatch."""
+        _check_fits(upload, completion)
         blobs = _choose(uploaded, completion.parts)
         size = sum(blob.size for blob in blobs)
         if completion.size not in (None, size):
-            raise DigestMismatch(
-                f"The parts have {size} bytes together, not {completion.size} as was said."
+            raise BadCompletion(
+                f"The provided 'x-amz-mp-object-size' header value {completion.size} does not "
+                f"match what was computed: {size}"
             )
-        checksum = None
-        if upload.algorithm is not None:
-            checksum = joined_checksum(upload.algorithm, upload.kind, blobs)
-        if not _is_expected(completion, upload, checksum):
+        checksum = joined_checksum(upload.algorithm, upload.kind, blobs)
+        if not _is_expected(completion, checksum):
             raise DigestMismatch(
-                f"The {(upload.algorithm or 'checksum').upper()} you specified did not match the "
+                f"The {upload.algorithm or DEFAULT_ALGORITHM} you specified did not match the "
                 "calculated checksum."
             )
         return Joined(blobs, size, _etag_of(blobs), checksum)
 
 
+def _check_fits(upload: Upload, completion: Completion) -> None:
+    kind = upload.kind.value if upload.algorithm else "null"
+    if completion.checksum_kind not in (None, kind):
+        raise BadCompletion(
+            f"The upload was created using the {kind} checksum mode. The complete request must use "
+            "the same checksum mode."
+        )
+    if upload.algorithm is None or upload.kind is not ChecksumKind.COMPOSITE:
+        return
+    for part in completion.parts:
+        if part.checksum is None:
+            raise BadCompletion(
+                f"The upload was created using a {upload.algorithm} checksum. The complete request "
+                "must include the checksum for each part. It was missing for part "
+                f"{part.number} in the request."
+            )
+
+
 def _choose(uploaded: Sequence[Blob], chosen: Sequence[ChosenPart]) -> list[Blob]:
     numbers = [part.number for part in chosen]
     if any(later <= earlier for earlier, later in itertools.pairwise(numbers)):
-        raise BadPartOrder("The list of parts was not in ascending order.")
+        raise BadPartOrder(
+            "The list of parts was not in ascending order. Parts must be ordered by part number."
+        )
     by_number = {blob.number: blob for blob in uploaded}
     blobs = []
     for part in chosen:
         blob = by_number.get(part.number)
         if blob is None or blob.etag != part.etag or part.checksum not in (None, blob.checksum):
             raise BadPart(
-                f"Part {part.number} could not be found, or its entity tag or checksum is not the "
-                "one it was uploaded with.",
+                "One or more of the specified parts could not be found.  The part may not have "
+                "been uploaded, or the specified entity tag may not match the part's entity tag.",
                 part.number,
                 part.etag,
             )
@@ -230,12 +246,11 @@ def _choose(uploaded: Sequence[Blob], chosen: Sequence[ChosenPart]) -> list[Blob
     return blobs
 
 
-def _is_expected(completion: Completion, upload: Upload, checksum: Checksum | None) -> bool:
+def _is_expected(completion: Completion, checksum: Checksum | None) -> bool:
     if checksum is None:
         return completion.checksum is None
     bare = checksum.value.partition("-")[0]
-    is_kind = completion.checksum_kind in (None, upload.kind.value)
-    return is_kind and completion.checksum in (None, bare, checksum.value)
+    return completion.checksum in (None, bare, checksum.value)
 
 
 def _etag_of(blobs: Sequence[Blob]) -> str:

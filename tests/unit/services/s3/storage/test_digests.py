@@ -83,6 +83,18 @@ def test_sizes_of_more_than_32_bits_join(algorithm: str) -> None:
     assert joined(2**32 + 5) != joined(5)
 
 
+def test_parts_of_an_earlier_version_have_no_default_checksum() -> None:
+    """They have the client's checksum, or none."""
+    data = [b"first", b"second"]
+    joined = joined_checksum(None, ChecksumKind.FULL_OBJECT, parts_of("crc64nvme", data))
+    assert joined is not None
+    assert joined.value == base64_of(digest_of("crc64nvme", b"".join(data)))
+    older = parts_of("crc32", data)
+    bare = [msgspec.structs.replace(part, checksum=None) for part in older]
+    for parts in (older, bare, [*parts_of("crc64nvme", data[:1]), older[1]]):
+        assert joined_checksum(None, ChecksumKind.FULL_OBJECT, parts) is None
+
+
 def test_a_composite_checksum_is_that_of_the_parts_checksums() -> None:
     parts = parts_of("sha256", [b"a", b"b"])
     values = [base64.b64decode(part.checksum or "") for part in parts]

@@ -15,6 +15,7 @@ from sagehen.services.s3.storage import (
     ForeignObjectStore,
     LocalObjectStore,
     open_object_store,
+    open_remote,
 )
 from sagehen.services.s3.storage import (
     errors as faults,
@@ -115,9 +116,25 @@ def test_the_settings_choose(database: Database, tmp_path: Path) -> None:
     options = {"region": "us-east-1", "endpoint": "http://127.0.0.1:9"}
     there = Settings(home=home.path, object_store_url=url, object_store_options=options)
     assert isinstance(open_object_store(there, home, database, SYSTEM), ForeignObjectStore)
-    for bad in (
-        Settings(home=home.path, object_store_url="no url"),
-        Settings(home=home.path, object_store_url=url, object_store_options={"odd": "1"}),
-    ):
-        with pytest.raises(SettingError):
-            open_object_store(bad, home, database, SYSTEM)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "reason"),
+    [
+        ("no url", {}, "relative URL without a base"),
+        ("s3://bucket", {"odd": "1"}, "'odd' is not valid"),
+        ("s3://bucket", {"allow_http": "maybe"}, 'failed to parse "maybe" as boolean'),
+    ],
+)
+def test_bad_settings_are_refused_in_one_line(url, options, reason, tmp_path, capfd) -> None:
+    settings = Settings(home=tmp_path, object_store_url=url, object_store_options=options)
+    with pytest.raises(SettingError, match=reason) as raised:
+        open_remote(settings)
+    assert "\n" not in str(raised.value)
+    assert capfd.readouterr().err == ""
+
+
+def test_options_of_the_http_client_are_taken(tmp_path, capfd) -> None:
+    options = {"region": "us-east-1", "endpoint": "http://127.0.0.1:9", "allow_http": "true"}
+    open_remote(Settings(home=tmp_path, object_store_url="s3://b", object_store_options=options))
+    assert capfd.readouterr().err == ""
