@@ -11,7 +11,7 @@ import msgspec
 
 from sagehen.wire import values
 from sagehen.wire.services import Shape
-from sagehen.wire.values import MalformedValue
+from sagehen.wire.values import MalformedValue, UnknownMember
 from sagehen.wire.walk import Reader, body_members
 
 __all__ = ["encode_cbor", "read_cbor", "read_json", "write_cbor", "write_json"]
@@ -24,7 +24,7 @@ _Scalars = Mapping[str, Callable[[Shape, Any], Any]]
 
 
 def read_json(shape: Shape, body: bytes) -> dict[str, Any]:
-    """Ignores members not in the shape. Raises MalformedValue."""
+    """Raises MalformedValue, and UnknownMember for members not in the shape."""
     if not body:
         return {}
     try:
@@ -48,7 +48,7 @@ for a huge one, as each is read anew; others take long to decode, e.g. regular e
 
 
 def read_cbor(shape: Shape, body: bytes) -> dict[str, Any]:
-    """Ignores members not in the shape. Raises MalformedValue."""
+    """Raises MalformedValue, and UnknownMember for members not in the shape."""
     if not body:
         return {}
     try:
@@ -80,11 +80,14 @@ class _TreeReader(Reader[Any]):
     def members(self, shape: Shape, node: Any) -> Iterable[tuple[str, Shape, Any]]:
         if not isinstance(node, dict):
             raise MalformedValue("an object is expected here")
-        return [
+        sent = [
             (name, member, value)
             for name, key, member in body_members(shape)
             if (value := node.get(key)) is not None
         ]
+        if len(sent) < len(node):
+            _refuse_unknown(shape, node)
+        return sent
 
     def items(self, shape: Shape, node: Any) -> Iterable[Any]:
         if not isinstance(node, list):
@@ -99,6 +102,17 @@ class _TreeReader(Reader[Any]):
     def scalar(self, shape: Shape, node: Any) -> Any:
         read: Callable[[Shape, Any], Any] = self._scalars.get(shape.type_name, _string)
         return read(shape, node)
+
+
+def _refuse_unknown(shape: Shape, node: dict[Any, Any]) -> None:
+    known = {key for _, key, _ in body_members(shape)} | {_TYPE}
+    for key, value in node.items():
+        if value is not None and key not in known:
+            raise UnknownMember("", str(key)[:128])
+
+
+_TYPE = "__type"
+"""the name of a structure's shape, which AWS's JSON protocols allow everywhere"""
 
 
 def _string(_: Shape, node: Any) -> str:

@@ -128,6 +128,7 @@ _RPC_PROTOCOLS = ("json", CBOR, "query")
 _SIGN_AS_SAGEMAKER = (
     ("sagemaker-metrics", "/Batch(Get|Put)Metrics"),
     ("sagemaker-featurestore-runtime", "/FeatureGroup/.*|/Batch(Get|Write)Record"),
+    ("sagemaker-gateway-runtime", "/global-inference-gateway/.*"),
     ("sagemaker-edge", "/GetDeployments|/GetDeviceRegistration|/SendHeartbeat"),
     ("sagemaker-a2i-runtime", "/human-loops(/.*)?"),
     ("sagemaker-inference-router-runtime", "/inference-routers/.*"),
@@ -136,6 +137,12 @@ _SIGN_AS_SAGEMAKER = (
 )
 """REST services that sign as `sagemaker` but are not served, with their paths; SageMaker itself has
 only one path"""
+
+_SIGN_APART_FROM_S3 = {
+    "s3express": "ListDirectoryBuckets",
+    "s3-object-lambda": "WriteGetObjectResponse",
+}
+"""operations of S3 by the names that they are signed for instead of `s3`"""
 
 _UNSIGNED_BY_DESIGN = ("AssumeRoleWithSAML", "AssumeRoleWithWebIdentity")
 """STS operations whose callers have no keys yet"""
@@ -150,6 +157,8 @@ def match(request: Request, signed_service: str) -> tuple[ServiceModel, Operatio
         AwsError: the service or operation is not served, or the request names more than one.
     """
     model = _model(_api_of(signed_service, request), request)
+    if signed_service in _SIGN_APART_FROM_S3:
+        raise not_implemented("s3", _SIGN_APART_FROM_S3[signed_service])
     if model.signing_name != signed_service:
         family = error_family(signed_service)
         raise refusals.wrong_service(family, signed_service, model.signing_name)
@@ -182,9 +191,11 @@ def likely_model(request: Request) -> ServiceModel:
 
 
 def _api_of(signed_service: str, request: Request) -> str:
-    """Two botocore services sign as `sagemaker`, and one as `monitoring`."""
+    """Some of botocore's services, and of S3's operations, sign by another name."""
     if signed_service == "sagemaker" and request.raw_path.startswith("/endpoints/"):
         return "sagemaker-runtime"
+    if signed_service in _SIGN_APART_FROM_S3:
+        return "s3"
     return "cloudwatch" if signed_service == "monitoring" else signed_service
 
 

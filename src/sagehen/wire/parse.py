@@ -9,7 +9,8 @@ from sagehen.wire.http import Request
 from sagehen.wire.query import read_query
 from sagehen.wire.rest import read_rest
 from sagehen.wire.services import CBOR, OperationModel
-from sagehen.wire.values import MalformedValue
+from sagehen.wire.validation.validate import invalid_code
+from sagehen.wire.values import MalformedValue, UnknownMember
 
 __all__ = ["parse"]
 
@@ -22,6 +23,12 @@ def parse(request: Request, operation: OperationModel) -> dict[str, Any]:
         return {}
     try:
         return _READERS[operation.service_model.protocol](request, operation)
+    except UnknownMember as error:
+        message = (
+            f"Sagehen does not know the member '{'.'.join(error.args[1:])}' of {operation.name}, "
+            "and does not ignore it. Leave it out; if AWS has it, upgrade Sagehen and its botocore."
+        )
+        raise AwsError(invalid_code(operation), message, 400) from None
     except MalformedValue as error:
         raise _malformed(operation, _sentence(error)) from None
     except RecursionError:

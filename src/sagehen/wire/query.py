@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from sagehen.wire.http import Request, Response
 from sagehen.wire.parameters import form_parameters
 from sagehen.wire.services import OperationModel, Shape
-from sagehen.wire.values import MalformedValue
+from sagehen.wire.values import MalformedValue, UnknownMember
 from sagehen.wire.walk import Reader, body_members, read_text, wire_name
 from sagehen.wire.xml import XmlWriter, document, simple_element
 
@@ -17,11 +17,32 @@ __all__ = ["read_query", "write_query"]
 
 
 def read_query(request: Request, operation: OperationModel) -> dict[str, Any]:
-    """Raises MalformedValue, and AwsError for repeated parameters."""
-    parameters = dict(form_parameters(request))
-    if "QueueUrl" not in parameters and operation.service_model.service_name == "sqs":
-        parameters |= _queue_of_path(request)
-    return _QueryReader(parameters).structure(operation.input_shape, "")
+    """Raises MalformedValue, UnknownMember for parameters that the operation does not have, and
+    AwsError for repeated ones."""
+    sent = dict(form_parameters(request))
+    is_sqs = operation.service_model.service_name == "sqs"
+    reader = _QueryReader({**(_queue_of_path(request) if is_sqs else {}), **sent})
+    params = reader.structure(operation.input_shape, "")
+    for name in sent.keys() - reader.read_names:
+        if name not in _PROTOCOL_NAMES and not name.startswith("X-Amz-"):
+            raise UnknownMember("", name[:128])
+    return params
+
+
+_PROTOCOL_NAMES = frozenset(
+    (
+        "Action",
+        "Version",
+        "AWSAccessKeyId",
+        "Expires",
+        "SecurityToken",
+        "Signature",
+        "SignatureMethod",
+        "SignatureVersion",
+        "Timestamp",
+    )
+)
+"""parameters of the protocol and of signatures; those of Signature Version 4 begin with `X-Amz-`"""
 
 
 def _queue_of_path(request: Request) -> dict[str, str]:
@@ -40,6 +61,7 @@ class _QueryReader(Reader[str]):
     def __init__(self, parameters: Mapping[str, str]) -> None:
         self._parameters = parameters
         self._names = sorted(parameters)
+        self.read_names: set[str] = set()
 
     def members(self, shape: Shape, node: str) -> Iterator[tuple[str, Shape, str]]:
         for name, key, member in body_members(shape):
@@ -48,6 +70,8 @@ class _QueryReader(Reader[str]):
                 yield name, member, prefix
 
     def items(self, shape: Shape, node: str) -> list[str]:
+        if self._parameters.get(node) == "":
+            self.read_names.add(node)
         items = self._numbered(_items_prefix(shape, node))
         return [item for item in items if self._is_sent(shape.member, item)]
 
@@ -61,9 +85,11 @@ class _QueryReader(Reader[str]):
         for part, prefix in ((shape.key, key), (shape.value, value)):
             if not self._is_sent(part, prefix):
                 raise MalformedValue(f"the parameter {prefix[:128]} is missing")
+        self.read_names.add(key)
         return self._parameters[key], value
 
     def scalar(self, shape: Shape, node: str) -> Any:
+        self.read_names.add(node)
         return read_text(shape, self._parameters[node])
 
     def _is_sent(self, shape: Shape, prefix: str) -> bool:

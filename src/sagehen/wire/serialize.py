@@ -1,6 +1,7 @@
 """Serializes an operation's result or error to a response."""
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape
@@ -15,7 +16,7 @@ from sagehen.wire.rest import write_rest
 from sagehen.wire.services import CBOR, OperationModel, ServiceModel, Shape
 from sagehen.wire.xml import document
 
-__all__ = ["serialize", "serialize_error"]
+__all__ = ["HOST_ID", "serialize", "serialize_error"]
 
 _NO_CBOR_HEADERS = {"smithy-protocol": "rpc-v2-cbor"}
 _CBOR_HEADERS = {"Content-Type": "application/cbor", **_NO_CBOR_HEADERS}
@@ -23,7 +24,9 @@ _CBOR_HEADERS = {"Content-Type": "application/cbor", **_NO_CBOR_HEADERS}
 _NAMESPACES = {"cloudwatch": "com.amazonaws.cloudwatch", "sqs": "com.amazonaws.sqs"}
 """namespaces in the error types of services that left Query"""
 
-_HOST_ID = "sagehen"
+HOST_ID = "sagehen"
+"""S3's `x-amz-id-2`"""
+_UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def serialize(
@@ -134,7 +137,7 @@ def _s3_error(
     inner = _elements(
         {"Code": error.code, "Message": error.message}
         | error.members
-        | {"RequestId": request_id, "HostId": _HOST_ID}
+        | {"RequestId": request_id, "HostId": HOST_ID}
     )
     return _xml(status, "application/xml", f"<Error>{inner}</Error>")
 
@@ -160,7 +163,7 @@ def _elements(values: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     # Control characters from a client would make the error unreadable.
-    return escape("".join([c if c in "\t\n\r" or c >= " " else "\ufffd" for c in str(value)]))
+    return escape(_UNREADABLE.sub("\ufffd", str(value)))
 
 
 _XML_DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -172,7 +175,7 @@ def _xml(status: int, content_type: str, body: str) -> Response:
 
 def _ids(service: ServiceModel, request_id: str) -> dict[str, str]:
     if service.service_name == "s3":
-        return {"x-amz-request-id": request_id, "x-amz-id-2": _HOST_ID}
+        return {"x-amz-request-id": request_id, "x-amz-id-2": HOST_ID}
     return {"x-amzn-RequestId": request_id}
 
 

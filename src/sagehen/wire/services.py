@@ -2,9 +2,11 @@
 
 import copy
 import functools
+import json
 import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from sagehen.wire.errors import AwsError
@@ -83,7 +85,7 @@ def _model(name: str, protocol: str | None) -> ServiceModel:
 
 
 def description(name: str, protocol: str | None = None) -> dict[str, Any]:
-    read: dict[str, Any] = _loader().load_service_model(name, "service-2")
+    read = _without_unknown(name, _loader().load_service_model(name, "service-2"))
     if name == "sqs":
         read = copy.deepcopy(read)
         _add_query_errors(read)
@@ -92,6 +94,30 @@ def description(name: str, protocol: str | None = None) -> dict[str, Any]:
     if protocol is None:
         return read
     return {**read, "metadata": {**read["metadata"], "protocol": protocol}}
+
+
+def _without_unknown(name: str, read: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out the members of inputs that only a newer botocore has: no code here reads them, so
+    that the readers refuse them by name."""
+    shapes: dict[str, Any] = read["shapes"]
+    changed = {}
+    for shape_name, known in known_members().get(name, {}).items():
+        shape = shapes.get(shape_name, {"members": {}})
+        members = {key: value for key, value in shape["members"].items() if key in known}
+        if len(members) < len(shape["members"]):
+            changed[shape_name] = {**shape, "members": members}
+    return {**read, "shapes": {**shapes, **changed}} if changed else read
+
+
+@functools.cache
+def known_members() -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Returns the members of all inputs when this version was made, by service and shape."""
+    text = Path(__file__).with_name("known_members.json").read_text()
+    services: dict[str, dict[str, str]] = json.loads(text)["services"]
+    return {
+        name: {shape: frozenset(members.split()) for shape, members in shapes.items()}
+        for name, shapes in services.items()
+    }
 
 
 def not_served(name: str) -> AwsError:
@@ -109,8 +135,8 @@ def not_implemented(service_name: str, operation: str) -> AwsError:
     code = "NotImplemented" if service_name == "s3" else "UnsupportedOperation"
     return AwsError(
         code,
-        f"{service_name}:{operation} is not implemented by Sagehen yet; docs/compatibility.md "
-        "lists the operations that are.",
+        f"{service_name}:{operation} is not implemented by Sagehen yet; "
+        "docs/reference/operations.md lists the operations that are.",
         400,
     )
 
@@ -163,6 +189,7 @@ def _add_query_errors(sqs: dict[str, Any]) -> None:
 
 
 _QUERY_ERRORS = {
+    "InvalidParameterValueException": ("InvalidParameterValue", 400),
     "MissingRequiredParameterException": ("MissingParameter", 400),
     "OverLimit": ("OverLimit", 403),
     "QueueDoesNotExist": ("AWS.SimpleQueueService.NonExistentQueue", 400),

@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = [
     "MalformedValue",
+    "UnknownMember",
     "as_meant",
     "as_utc",
     "blob",
@@ -32,7 +33,14 @@ class MalformedValue(Exception):
 
     def inside(self, name: str) -> "MalformedValue":
         reason, *path = self.args
-        return MalformedValue(reason, name, *path)
+        return type(self)(reason, name, *path)
+
+
+class UnknownMember(MalformedValue):
+    """A structure holds a member that its shape does not have, as those of newer clients do.
+
+    It is refused by name: a member that is ignored looks as if it had its effect.
+    """
 
 
 def as_meant(value: str) -> str:

@@ -77,9 +77,30 @@ def test_values_of_another_type_are_refused_with_their_place(params, where):
     assert f"cannot be read at '{where}': " in error.message
 
 
-def test_null_is_as_good_as_nothing_and_strangers_are_ignored():
-    body = b'{"EndpointConfigName": "c", "KmsKeyId": null, "NoSuchMember": 1}'
+def test_null_is_the_same_as_absent():
+    body = b'{"EndpointConfigName": "c", "KmsKeyId": null, "NoSuchMember": null, "__type": "x"}'
     assert parsed("sagemaker", "CreateEndpointConfig", body) == {"EndpointConfigName": "c"}
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "params", "member", "code"),
+    [
+        ("sagemaker", "CreateModel", {"New": []}, "New", "ValidationException"),
+        (
+            "sagemaker",
+            "CreateEndpointConfig",
+            {"ProductionVariants": [{"VariantName": "v"}, {"VariantName": "w", "New": {}}]},
+            "ProductionVariants.2.New",
+            "ValidationException",
+        ),
+        ("logs", "GetLogEvents", {"new": 1}, "new", "InvalidParameterException"),
+        ("sqs", "ListQueues", {"New": 1}, "New", "ValidationError"),
+    ],
+)
+def test_unknown_members_are_refused_by_name(name, operation, params, member, code):
+    error = refused(name, operation, json.dumps(params).encode())
+    assert error.code == code
+    assert f"does not know the member '{member}' of {operation}" in error.message
 
 
 def test_no_body_is_no_parameters():
@@ -130,12 +151,14 @@ def in_cbor(operation, body):
 
 def test_cbor_is_read():
     noon = cbor2.CBORTag(1, NOON.timestamp())
-    sent = {"Namespace": "n", "StartTime": noon, "Period": 60, "NoSuchMember": 1, "Unit": None}
+    sent = {"Namespace": "n", "StartTime": noon, "Period": 60, "Unit": None}
     read = in_cbor("GetMetricStatistics", cbor2.dumps(sent))
     assert read == {"Namespace": "n", "StartTime": NOON, "Period": 60}
     untagged = cbor2.dumps({"StartTime": NOON.timestamp()})
     assert in_cbor("GetMetricStatistics", untagged) == {"StartTime": NOON}
     assert in_cbor("ListMetrics", b"") == {}
+    with pytest.raises(AwsError, match=r"'MetricData\.1\.New'"):
+        in_cbor("PutMetricData", cbor2.dumps({"MetricData": [{"New": 1}]}))
     whole = in_cbor("PutMetricData", cbor2.dumps({"MetricData": [{"Value": 3, "Values": [1.5]}]}))
     assert whole == {"MetricData": [{"Value": 3.0, "Values": [1.5]}]}
 

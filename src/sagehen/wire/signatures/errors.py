@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from sagehen.wire.errors import AwsError
 from sagehen.wire.scope import ErrorFamily
@@ -11,6 +12,7 @@ from sagehen.wire.scope import ErrorFamily
 __all__ = [
     "both_ways_signed",
     "expired_link",
+    "expired_s3_link",
     "incomplete",
     "incomplete_link",
     "missing",
@@ -26,6 +28,7 @@ __all__ = [
 
 _GET_KEYS = 'This server\'s own key is in its home: eval "$(sagehen env)" exports it.'
 
+_BASIC = "%Y%m%dT%H%M%SZ"
 _INCOMPLETE = {"json": "IncompleteSignatureException", "query": "IncompleteSignature"}
 _MISMATCH = {"json": "InvalidSignatureException"}
 
@@ -83,20 +86,20 @@ def wrong_signature(
     family: ErrorFamily, access_key: str, signature: str, canonical: str, to_sign: str
 ) -> AwsError:
     """The message holds the signed text, as in AWS; the text contains no secret."""
-    head = (
-        "The request signature we calculated does not match the signature you provided. Check "
-        "your AWS Secret Access Key and signing method."
-    )
+    head = "The request signature we calculated does not match the signature you provided. Check"
     if family == "s3":
+        signed = {"StringToSign": to_sign, "CanonicalRequest": canonical}
+        texts = {name: text for name, text in signed.items() if text}
         return AwsError(
             "SignatureDoesNotMatch",
-            f"{head} {_GET_KEYS}",
+            f"{head} your key and signing method. {_GET_KEYS}",
             403,
             AWSAccessKeyId=access_key,
-            StringToSign=to_sign,
             SignatureProvided=signature,
-            CanonicalRequest=canonical,
+            **texts,
+            **{f"{name}Bytes": _hexadecimal(text) for name, text in texts.items()},
         )
+    head += " your AWS Secret Access Key and signing method."
     return AwsError(
         _MISMATCH.get(family, "SignatureDoesNotMatch"),
         f"{head} {_GET_KEYS}\n\nThe Canonical String for this request should have been\n"
@@ -105,9 +108,10 @@ def wrong_signature(
     )
 
 
-def outside_skew(family: ErrorFamily, signed: str, now: str, skew_seconds: int) -> AwsError:
-    """Dates are like 20261101T093000Z."""
+def outside_skew(family: ErrorFamily, signed: str, now: float, skew_seconds: int) -> AwsError:
+    """`signed` is like 20261101T093000Z, and `now` in seconds since the epoch."""
     minutes = skew_seconds // 60
+    ours = _time(now, _BASIC)
     if family == "s3":
         return AwsError(
             "RequestTimeTooSkewed",
@@ -115,33 +119,51 @@ def outside_skew(family: ErrorFamily, signed: str, now: str, skew_seconds: int) 
             "Set this machine's clock.",
             403,
             RequestTime=signed,
-            ServerTime=now,
+            ServerTime=_time(now),
             MaxAllowedSkewMilliseconds=skew_seconds * 1000,
         )
-    if signed < now:
-        message = f"Signature expired: {signed} is more than {minutes} min. earlier than {now}."
+    if signed < ours:
+        message = f"Signature expired: {signed} is more than {minutes} min. earlier than {ours}."
     else:
         message = (
-            f"Signature not yet current: {signed} is more than {minutes} min. later than {now}."
+            f"Signature not yet current: {signed} is more than {minutes} min. later than {ours}."
         )
     return AwsError(
         _MISMATCH.get(family, "SignatureDoesNotMatch"), f"{message} Check the client's clock.", 403
     )
 
 
-def expired_link(family: ErrorFamily, signed: str, seconds: int, now: str) -> AwsError:
+def expired_s3_link(expired_at: float, now: float, **members: object) -> AwsError:
+    """Times are seconds since the epoch."""
+    return AwsError(
+        "AccessDenied",
+        "Request has expired",
+        403,
+        **members,
+        Expires=_time(expired_at),
+        ServerTime=_time(now),
+    )
+
+
+def expired_link(
+    family: ErrorFamily, signed: str, seconds: int, expired_at: float, now: float
+) -> AwsError:
     if family == "s3":
-        return AwsError(
-            "AccessDenied",
-            "Request has expired",
-            403,
-            **{"X-Amz-Expires": seconds, "X-Amz-Date": signed, "ServerTime": now},
-        )
+        return expired_s3_link(expired_at, now, **{"X-Amz-Expires": seconds})
     return AwsError(
         _MISMATCH.get(family, "SignatureDoesNotMatch"),
-        f"Signature expired: it was good for {seconds} s from {signed}, and it is {now} now.",
+        f"Signature expired: it was good for {seconds} s from {signed}, and it is "
+        f"{_time(now, _BASIC)} now.",
         403,
     )
+
+
+def _time(seconds: float, form: str = "%Y-%m-%dT%H:%M:%SZ") -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime(form)
+
+
+def _hexadecimal(text: str) -> str:
+    return text.encode("utf-8", "replace").hex(" ")
 
 
 def wrong_region(family: ErrorFamily, region: str, ours: str) -> AwsError:

@@ -1,6 +1,8 @@
 """S3's SigV2 presigned URLs, which boto3 and the AWS CLI still make for custom endpoints.
 
-…?AWSAccessKeyId=…&Signature=…&Expires=<seconds since the epoch>
+…?AWSAccessKeyId=…&Signature=…&Expires=<seconds since the epoch>&x-amz-meta-…=…
+
+Headers `x-amz-…` may be in the query; the signature covers them like headers.
 
 SigV2 Authorization headers are refused.
 """
@@ -50,12 +52,12 @@ def verify_old_link(head: RequestHead, secrets: Mapping[str, str], now: float) -
     if secret is None:
         raise refusals.no_such_key("s3", access_key)
     to_sign = [
-        _string_to_sign(head, expires, resource) for resource in _resources(head, parameters)
+        _string_to_sign(head, parameters, resource) for resource in _resources(head, parameters)
     ]
     if not any(_is_right(secret, name, signature) for name in to_sign):
         raise refusals.wrong_signature("s3", access_key, signature, "", to_sign[0])
     if now > int(expires):
-        raise AwsError("AccessDenied", "Request has expired", 403, Expires=expires)
+        raise refusals.expired_s3_link(int(expires), now)
     unsigned = sorted(
         parameters.keys() & _subresources() - _signed_parameters() - _NEED_NOT_BE_SIGNED
     )
@@ -74,14 +76,14 @@ def _is_right(secret: str, to_sign: str, signature: str) -> bool:
     return hmac.compare_digest(base64.b64encode(digest), signature.encode("utf-8", "replace"))
 
 
-def _string_to_sign(head: RequestHead, expires: str, resource: str) -> str:
-    headers = head.headers
+def _string_to_sign(head: RequestHead, parameters: Mapping[str, str], resource: str) -> str:
+    headers = {name.lower(): value for name, value in parameters.items()} | {**head.headers}
     amz = sorted(name for name in headers if name.startswith("x-amz-"))
     lines = [
         head.method,
-        headers.get("content-md5", "").strip(),
-        headers.get("content-type", "").strip(),
-        expires,
+        head.headers.get("content-md5", "").strip(),
+        head.headers.get("content-type", "").strip(),
+        parameters["Expires"],
         *(f"{name}:{headers[name].strip()}" for name in amz),
     ]
     return "\n".join([*lines, resource])

@@ -5,7 +5,6 @@ Session tokens are not required, since keys are long-lived; signatures cover tho
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -150,9 +149,10 @@ class Verifier:
         _check_service(grant, service)
         signed_at = _seconds(grant, link.timestamp)
         if signed_at - now > SKEW_SECONDS:
-            raise refusals.outside_skew(grant.family, link.timestamp, _basic(now), SKEW_SECONDS)
+            raise refusals.outside_skew(grant.family, link.timestamp, now, SKEW_SECONDS)
         if now > signed_at + link.seconds:
-            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, _basic(now))
+            expired_at = signed_at + link.seconds
+            raise refusals.expired_link(grant.family, link.timestamp, link.seconds, expired_at, now)
         _check_signed_headers(grant, head.headers)
         return grant
 
@@ -273,7 +273,7 @@ def _seconds(grant: Grant, timestamp: str) -> float:
 
 def _check_skew(grant: Grant, timestamp: str, now: float) -> None:
     if abs(_seconds(grant, timestamp) - now) > SKEW_SECONDS:
-        raise refusals.outside_skew(grant.family, timestamp, _basic(now), SKEW_SECONDS)
+        raise refusals.outside_skew(grant.family, timestamp, now, SKEW_SECONDS)
 
 
 def _check_signed_headers(grant: Grant, headers: Mapping[str, str]) -> None:
@@ -317,7 +317,3 @@ def _identity(grant: Grant, timestamp: str, payload: str, signature: str) -> Ide
         grant.signing_key,
         signature,
     )
-
-
-def _basic(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%SZ")

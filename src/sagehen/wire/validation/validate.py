@@ -10,7 +10,7 @@ from sagehen.wire.errors import AwsError
 from sagehen.wire.services import OperationModel, Shape
 from sagehen.wire.validation.patterns import compile_pattern
 
-__all__ = ["Constraint", "constraints_of", "validate"]
+__all__ = ["Constraint", "constraints_of", "invalid_code", "validate"]
 
 _NUMBERS = ("integer", "long", "float", "double")
 
@@ -84,6 +84,7 @@ def _value(value: Any) -> float:
 _MOST_ERRORS = 50
 """per response"""
 _LONGEST_VALUE = 512
+_MISSING = "Member must not be null"
 
 Fault = tuple[str, Any, str]
 """path, value, and the constraint's message"""
@@ -98,16 +99,26 @@ def validate(operation: OperationModel, params: dict[str, Any]) -> None:
         return
     faults = []
     for fault in _check_of(shape)("", params):
+        if fault[2] == _MISSING and operation.service_model.service_name == "sqs":
+            raise _missing_of_sqs(fault[0])
         faults.append(_say(*fault))
         if len(faults) == _MOST_ERRORS:
             break
     if faults:
         errors = "error" if len(faults) == 1 else "errors"
         message = f"{len(faults)} validation {errors} detected: {'; '.join(faults)}"
-        raise AwsError(_code(operation), message, 400)
+        raise AwsError(invalid_code(operation), message, 400)
 
 
-def _code(operation: OperationModel) -> str:
+def _missing_of_sqs(path: str) -> AwsError:
+    """`path` is such as `entries.1.member.id`."""
+    names = [part[0].upper() + part[1:] for part in path.split(".") if part != "member"]
+    message = f"The request must contain the parameter {'.'.join(names)}."
+    return AwsError("MissingParameter", message, 400)
+
+
+def invalid_code(operation: OperationModel) -> str:
+    """Returns the code of the service's errors for invalid parameters."""
     model = operation.service_model
     if model.service_name == "logs":
         return "InvalidParameterException"
@@ -186,7 +197,7 @@ def _structure(shape: Shape, _: list[Constraint]) -> Check:
         above = f"{path}." if path else ""
         for name, lowered in required:
             if value.get(name) is None:
-                yield above + lowered, None, "Member must not be null"
+                yield above + lowered, None, _MISSING
         if is_union and len(value) != 1:
             yield path, value, f"Member must have exactly one of its members set: [{choices}]"
         for name, lowered, member in members:
