@@ -2,6 +2,7 @@
 of the one account that owns everything."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from xml.etree.ElementTree import Element
 
@@ -20,19 +21,29 @@ __all__ = [
     "canonical_id",
     "check_expected_owner",
     "get_acl",
+    "initiator_element",
     "new_bucket_acl",
     "owner_element",
     "put_acl",
     "written_acl",
 ]
 
+_ACCOUNT_ID = re.compile(r"[0-9]{12}")
 _EXPECTATIONS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
 
 
 def check_expected_owner(exchange: S3Exchange) -> None:
-    """Raises AwsError AccessDenied if the request expects another owner."""
+    """Raises AwsError AccessDenied if the request expects another owner, and
+    InvalidBucketOwnerAWSAccountID for what is no account."""
     for name in _EXPECTATIONS:
         account_id = exchange.headers.get(name)
+        if account_id is not None and not _ACCOUNT_ID.fullmatch(account_id):
+            raise AwsError(
+                "InvalidBucketOwnerAWSAccountID",
+                "The value of the expected bucket owner parameter must be an AWS Account ID... "
+                f"[{account_id}]",
+                400,
+            )
         if account_id is not None and account_id != exchange.call.settings.account_id:
             raise AwsError(
                 "AccessDenied",
@@ -42,8 +53,13 @@ def check_expected_owner(exchange: S3Exchange) -> None:
             )
 
 
-def owner_element(account_id: str, name: str = "Owner") -> str:
-    return element(name, text("ID", canonical_id(account_id)), text("DisplayName", account_id))
+def owner_element(account_id: str) -> str:
+    return element("Owner", text("ID", canonical_id(account_id)))
+
+
+def initiator_element(account_id: str) -> str:
+    name = text("DisplayName", account_id)
+    return element("Initiator", text("ID", canonical_id(account_id)), name)
 
 
 def canonical_id(account_id: str) -> str:
@@ -122,8 +138,7 @@ async def get_acl(exchange: S3Exchange) -> Response:
         acl = info.attributes.acl
     grants = _GRANTS[acl] if settings.takes_acls else ()
     account = exchange.call.settings.account_id
-    owner = text("ID", canonical_id(account)) + text("DisplayName", account)
-    listed = [_grant("CanonicalUser", owner, "FULL_CONTROL")]
+    listed = [_grant("CanonicalUser", text("ID", canonical_id(account)), "FULL_CONTROL")]
     listed += [_grant("Group", text("URI", group), may) for group, may in grants]
     inner = [owner_element(account), element("AccessControlList", *listed)]
     body = document("AccessControlPolicy", inner)

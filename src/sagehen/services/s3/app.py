@@ -16,7 +16,7 @@ from sagehen.services.s3.http.xml import check_version
 from sagehen.services.s3.operations import OPERATIONS, find_operation
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request, Response
-from sagehen.wire.serialize import serialize_error
+from sagehen.wire.serialize import HOST_ID, serialize_error
 from sagehen.wire.services import service
 from sagehen.wire.signatures.sigv4 import Identity
 
@@ -38,6 +38,7 @@ async def handle(
             # discarded: closing early could lose the response.
             response.headers["connection"] = "close"
     response.headers.setdefault("x-amz-request-id", call.request_id)
+    response.headers.setdefault("x-amz-id-2", HOST_ID)
     return response
 
 

@@ -64,13 +64,15 @@ async def put_encryption(exchange: S3Exchange) -> Response:
     )
     if not {*blocked} <= {"NONE", "SSE-C"}:
         raise malformed_xml()
-    await _change(exchange, bucket_key=bucket_key, blocked_encryptions=blocked)
+    await _change(
+        exchange, bucket_key=bucket_key, blocked_encryptions=blocked, encryption_was_set=True
+    )
     return Response(200)
 
 
 async def delete_encryption(exchange: S3Exchange) -> Response:
     """Resets the bucket key; AES256 encryption always stays."""
-    await _change(exchange, bucket_key=False, blocked_encryptions=())
+    await _change(exchange, bucket_key=False, blocked_encryptions=(), encryption_was_set=False)
     return Response(204)
 
 

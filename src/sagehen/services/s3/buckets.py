@@ -1,5 +1,6 @@
 """The operations on buckets."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from sagehen.services.s3.storage.records import NEW_BUCKET, BucketSettings, is_b
 from sagehen.services.s3.tags import tags_of
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Response
+from sagehen.wire.services import service
 
 __all__ = [
     "create_bucket",
@@ -34,18 +36,34 @@ __all__ = [
 ]
 
 _FIRST_REGION = "us-east-1"
+_EUROPE = "EU"
+"""the first name of eu-west-1"""
+
+
+@functools.cache
+def _regions() -> frozenset[str]:
+    shape = service("s3").shape_for("BucketLocationConstraint")
+    return frozenset([_FIRST_REGION, *shape.enum])
+
+
+def _arn(exchange: S3Exchange, bucket: str) -> str:
+    return f"arn:{exchange.call.arns.partition}:s3:::{bucket}"
 
 
 async def create_bucket(exchange: S3Exchange) -> Response:
     _check_name(exchange.bucket)
     changes = _read_changes(exchange, await read_document(exchange))
     await exchange.run(lambda: _create(exchange, changes))
-    return Response(200, {"location": f"/{exchange.bucket}"})
+    arn = _arn(exchange, exchange.bucket)
+    return Response(200, {"location": f"/{exchange.bucket}", "x-amz-bucket-arn": arn})
 
 
 async def head_bucket(exchange: S3Exchange) -> Response:
     await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
-    headers = {"x-amz-bucket-region": exchange.call.settings.region}
+    headers = {
+        "x-amz-bucket-region": exchange.call.settings.region,
+        "x-amz-bucket-arn": _arn(exchange, exchange.bucket),
+    }
     return Response(200, {"content-type": "application/xml", **headers})
 
 
@@ -55,10 +73,11 @@ async def delete_bucket(exchange: S3Exchange) -> Response:
 
 
 async def get_bucket_location(exchange: S3Exchange) -> Response:
-    await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
+    bucket = await exchange.run(lambda: exchange.store.bucket(exchange.bucket))
     region = exchange.call.settings.region
-    head = document("LocationConstraint", ["" if region == _FIRST_REGION else region])
-    return Response(200, {"content-type": "application/xml"}, head)
+    location = bucket.settings.location or ("" if region == _FIRST_REGION else region)
+    body = document("LocationConstraint", [location])
+    return Response(200, {"content-type": "application/xml"}, body)
 
 
 async def list_buckets(exchange: S3Exchange) -> Response:
@@ -71,7 +90,15 @@ async def list_buckets(exchange: S3Exchange) -> Response:
             "InvalidArgument", "Argument max-buckets must be an integer between 1 and 10000", 400
         )
     region = exchange.call.settings.region
-    if query.get("bucket-region", region) != region:
+    requested_region = query.get("bucket-region", region)
+    if requested_region not in {region, *_regions()}:
+        raise AwsError(
+            "InvalidArgument",
+            f"Argument value {requested_region} is not a valid AWS Region",
+            400,
+            ArgumentName="bucket-region",
+        )
+    if requested_region != region:
         buckets = []
     else:
         buckets = await exchange.run(exchange.store.buckets)
@@ -82,6 +109,7 @@ async def list_buckets(exchange: S3Exchange) -> Response:
             text("Name", bucket.name),
             text("CreationDate", iso_time(bucket.created_at)),
             text("BucketRegion", region),
+            text("BucketArn", _arn(exchange, bucket.name)),
         )
         for bucket in chosen[:limit]
     ]
@@ -116,7 +144,8 @@ def _check_name(name: str) -> None:
         raise AwsError(
             "InvalidBucketName",
             "The specified bucket is not valid. A name has 3 to 63 lower-case letters, digits, "
-            "dots and hyphens, begins and ends with a letter or digit, and is no IP address.",
+            "dots and hyphens, begins and ends with a letter or digit, has no dot beside a dot or "
+            "hyphen, and is no IP address.",
             400,
             BucketName=name,
         )
@@ -138,6 +167,8 @@ def _read_changes(exchange: S3Exchange, data: bytes) -> dict[str, Any]:
         for tags in children(root, "Tags"):
             changes["tags"] = tags_of(tags, "new bucket")
     _check_location(location, exchange.call.settings.region)
+    if location == _EUROPE:
+        changes["location"] = location
     if (ownership := read_ownership(exchange.headers)) is not None:
         changes["ownership"] = ownership
     acl = new_bucket_acl(exchange.headers, msgspec.structs.replace(NEW_BUCKET, **changes))
@@ -147,7 +178,9 @@ def _read_changes(exchange: S3Exchange, data: bytes) -> dict[str, Any]:
 def _check_location(location: str | None, region: str) -> None:
     if not location and region == _FIRST_REGION:
         return
-    if location == region == _FIRST_REGION:
+    if location == _EUROPE and region == "eu-west-1":
+        return
+    if region == _FIRST_REGION and (location == region or location not in _regions()):
         raise AwsError(
             "InvalidLocationConstraint",
             "The specified location-constraint is not valid: in us-east-1 leave it out.",

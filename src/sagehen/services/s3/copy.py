@@ -1,7 +1,7 @@
 """Copies objects, and ranges of objects to parts."""
 
 from collections.abc import Callable, Mapping
-from urllib.parse import unquote
+from urllib.parse import unquote_plus
 
 import msgspec
 
@@ -33,23 +33,26 @@ def read_source(headers: Mapping[str, str]) -> tuple[str, str]:
     value = headers[_SOURCE]
     path, has_version, version = value.partition("?versionId=")
     try:
-        bucket, _, key = unquote(path, errors="strict").removeprefix("/").partition("/")
+        bucket, _, key = unquote_plus(path, errors="strict").removeprefix("/").partition("/")
     except UnicodeDecodeError:
         bucket, key = "", ""
-    if not bucket or not key or bucket.startswith("arn:"):
+    if not bucket or bucket.startswith("arn:"):
         raise invalid_argument(
             "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
             _SOURCE,
             value,
         )
+    if not key:
+        raise invalid_argument("Invalid copy source object key", _SOURCE, value)
     if has_version:
         check_version({"versionId": version}, key)
     return bucket, key
 
 
-def check_source(headers: Mapping[str, str], source: ObjectInfo) -> None:
+def check_source(exchange: S3Exchange, source: ObjectInfo) -> None:
     """Raises AwsError if a condition on the source fails."""
-    verdict, header = judge(headers, source, prefix=f"{_SOURCE}-")
+    now = exchange.call.clock.now()
+    verdict, header = judge(exchange.headers, source, now, prefix=f"{_SOURCE}-")
     if verdict is not ConditionResult.GO_ON:
         raise precondition_failed(f"x-amz-copy-source-{header}")
 
@@ -62,13 +65,15 @@ async def copy_object(exchange: S3Exchange) -> Response:
         source_key=key,
         bucket=exchange.bucket,
         key=exchange.key,
-        describe=_describer(exchange, bucket, key, requested),
+        describe=_describer(exchange, requested),
         algorithm=read_algorithm(exchange.headers),
         condition=read_write_condition(exchange.headers),
     )
 
     def act() -> ObjectInfo:
-        exchange.store.bucket(exchange.bucket)
+        settings = exchange.store.bucket(exchange.bucket).settings
+        if (bucket, key) == (exchange.bucket, exchange.key) and not settings.encryption_was_set:
+            _check_changes_itself(exchange.headers)
         with speaking_s3(bucket, key):
             return exchange.store.copy(copy)
 
@@ -85,18 +90,14 @@ async def copy_object(exchange: S3Exchange) -> Response:
     return Response(200, headers, body)
 
 
-def _describer(
-    exchange: S3Exchange, bucket: str, key: str, requested: Attributes
-) -> Callable[[ObjectInfo], Attributes]:
+def _describer(exchange: S3Exchange, requested: Attributes) -> Callable[[ObjectInfo], Attributes]:
     """The returned function raises AwsError for sources that cannot be copied."""
     headers = exchange.headers
     replace = _directive(headers, "x-amz-metadata-directive")
     replace_tags = _directive(headers, "x-amz-tagging-directive")
-    if (bucket, key) == (exchange.bucket, exchange.key) and not replace:
-        _check_changes_itself(headers)
 
     def describe(source: ObjectInfo) -> Attributes:
-        check_source(headers, source)
+        check_source(exchange, source)
         _check_size(source)
         tags = requested.tags if replace_tags else source.attributes.tags
         if replace:
@@ -121,7 +122,8 @@ def _describer(
 
 def _check_changes_itself(headers: Mapping[str, str]) -> None:
     changing = ("x-amz-storage-class", "x-amz-server-side-encryption", _WEBSITE)
-    if not any(name in headers for name in changing):
+    replaces = _directive(headers, "x-amz-metadata-directive")
+    if not replaces and not any(name in headers for name in changing):
         raise invalid_request(
             "This copy request is illegal because it is trying to copy an object to itself without "
             "changing the object's metadata, storage class, website redirect location or "

@@ -8,6 +8,7 @@ from sagehen.services.s3.storage import errors as faults
 from sagehen.wire.errors import AwsError
 
 __all__ = [
+    "header_not_implemented",
     "invalid_argument",
     "invalid_request",
     "malformed_xml",
@@ -29,6 +30,7 @@ _ANSWERS: dict[type[SagehenError], tuple[str, int, str | None]] = {
         409,
         "The bucket you tried to delete is not empty",
     ),
+    faults.BadCompletion: ("InvalidRequest", 400, None),
     faults.BadPart: ("InvalidPart", 400, None),
     faults.BadPartOrder: ("InvalidPartOrder", 400, None),
     faults.PartTooSmall: (
@@ -53,6 +55,15 @@ def speaking_s3(bucket: str, key: str, upload_id: str = "") -> Iterator[None]:
             "At least one of the pre-conditions you specified did not hold",
             412,
             Condition=str(error),
+        ) from error
+    except faults.ConditionConflict as error:
+        raise AwsError(
+            "ConditionalRequestConflict",
+            "The conditional request cannot succeed due to a conflicting operation against this "
+            "resource.",
+            409,
+            Condition=str(error),
+            Key=key,
         ) from error
     except SagehenError as error:
         for kind in type(error).__mro__:
@@ -99,6 +110,17 @@ def malformed_xml() -> AwsError:
         "MalformedXML",
         "The XML you provided was not well-formed or did not validate against our published schema",
         400,
+    )
+
+
+def header_not_implemented(name: str, details: str) -> AwsError:
+    """Raised for headers that S3 refuses, too."""
+    return AwsError(
+        "NotImplemented",
+        "A header you provided implies functionality that is not implemented",
+        501,
+        Header=name,
+        additionalMessage=details,
     )
 
 

@@ -29,7 +29,7 @@ from sagehen.services.s3.http.conditions import read_range, read_write_condition
 from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import child_text, children, document, iso_time, parse, text
 from sagehen.services.s3.storage import ChosenPart, Completion, OpenObject
-from sagehen.services.s3.storage.digests import JOINABLE
+from sagehen.services.s3.storage.digests import DEFAULT_ALGORITHM, JOINABLE
 from sagehen.services.s3.storage.errors import NoSuchUpload
 from sagehen.services.s3.storage.records import (
     OWNER_CHARACTERS,
@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 _MOST_PARTS = 10_000
+_MOST_SIZE_DIGITS = 18
 _COPIED_RANGE = re.compile(r"bytes=[0-9]+-[0-9]+")
 _OWNER = re.compile(f"[0-9a-f]{{{OWNER_CHARACTERS}}}")
 _XML = {"content-type": "application/xml"}
@@ -95,13 +96,15 @@ async def upload_part(exchange: S3Exchange) -> Response:
             f"Checksum Type mismatch occurred, expected checksum Type: {upload.algorithm}, actual "
             f"checksum Type: {expected.algorithm}"
         )
-    plan = plan_body(exchange, upload.algorithm)
+    plan = plan_body(exchange, upload.algorithm or DEFAULT_ALGORITHM)
     part = await take(
         exchange, plan, lambda draft: exchange.store.uploads.put_part(upload, number, draft)
     )
     headers = {"etag": f'"{part.etag}"', **encryption_headers(upload.attributes)}
-    if plan.algorithm and part.checksum:
-        headers[f"x-amz-checksum-{plan.algorithm}"] = part.checksum
+    if plan.expected and plan.sent_checksum:
+        headers[plan.expected.header] = plan.sent_checksum
+    elif upload.algorithm and part.checksum:
+        headers[f"x-amz-checksum-{upload.algorithm}"] = part.checksum
     return Response(200, headers)
 
 
@@ -112,7 +115,7 @@ async def upload_part_copy(exchange: S3Exchange) -> Response:
 
     def copy() -> Blob:
         with speaking_s3(bucket, key), exchange.store.open(bucket, key) as source:
-            check_source(exchange.headers, source.info)
+            check_source(exchange, source.info)
             start, length = _read_copied_range(exchange, source.info)
             return _copy_part(exchange, upload, number, source, (start, length))
 
@@ -127,12 +130,11 @@ async def upload_part_copy(exchange: S3Exchange) -> Response:
 async def complete_multipart_upload(exchange: S3Exchange) -> Response:
     # The checksum headers describe the object, not this document.
     data = await read_document(exchange, is_checked_later=True)
-    size = exchange.headers.get("x-amz-mp-object-size", "")
     completion = Completion(
-        parts=_read_parts(parse(data, "CompleteMultipartUpload")),
+        parts=_read_parts(parse(data, "CompleteMultipartUpload")) if data else [],
         checksum=read_object_checksum(exchange.headers),
         checksum_kind=exchange.headers.get("x-amz-checksum-type"),
-        size=int(size) if size.isascii() and size.isdigit() and len(size) < 19 else None,
+        size=_read_object_size(exchange.headers.get("x-amz-mp-object-size")),
         condition=read_write_condition(exchange.headers),
     )
 
@@ -140,6 +142,8 @@ async def complete_multipart_upload(exchange: S3Exchange) -> Response:
         upload_id = exchange.query["uploadId"]
         try:
             upload = exchange.store.uploads.get(exchange.bucket, exchange.key, upload_id)
+            if not completion.parts:
+                raise invalid_request("You must specify at least one part")
             return exchange.store.complete(upload, completion)
         except NoSuchUpload:
             # The client may retry after losing the first response.
@@ -161,8 +165,17 @@ async def complete_multipart_upload(exchange: S3Exchange) -> Response:
 
 
 async def abort_multipart_upload(exchange: S3Exchange) -> Response:
-    upload = await get_upload(exchange)
-    await exchange.run(lambda: exchange.store.uploads.abort(upload))
+    def act() -> None:
+        upload_id = exchange.query["uploadId"]
+        try:
+            upload = exchange.store.uploads.get(exchange.bucket, exchange.key, upload_id)
+        except NoSuchUpload:
+            # Clients that clean up may abort what they have completed.
+            exchange.store.completed(exchange.bucket, exchange.key, upload_id)
+            return
+        exchange.store.uploads.abort(upload)
+
+    await exchange.run(act)
     return Response(204)
 
 
@@ -177,7 +190,7 @@ async def get_upload(exchange: S3Exchange) -> Upload:
 def _copy_part(
     exchange: S3Exchange, upload: Upload, number: int, source: OpenObject, span: tuple[int, int]
 ) -> Blob:
-    draft = exchange.store.draft(upload.algorithm)
+    draft = exchange.store.draft(upload.algorithm or DEFAULT_ALGORITHM)
     try:
         for chunk in source.chunks(*span):
             draft.write(chunk)
@@ -238,6 +251,14 @@ def _read_number(exchange: S3Exchange) -> int:
             value,
         )
     return number
+
+
+def _read_object_size(header: str | None) -> int | None:
+    if header is None:
+        return None
+    if not header.isascii() or not header.isdigit() or len(header) > _MOST_SIZE_DIGITS:
+        raise invalid_request("Value for x-amz-mp-object-size header is invalid.")
+    return int(header)
 
 
 def _read_parts(root: Element) -> list[ChosenPart]:

@@ -49,6 +49,7 @@ __all__ = [
     "list_buckets",
     "list_objects",
     "list_uploads",
+    "note_deletions",
     "open_object",
     "put_blob",
     "put_object",
@@ -73,6 +74,11 @@ _READ_OBJECTS = select(OBJECTS.c.key, OBJECTS.c.data, OBJECTS.c.attributes).wher
     OBJECTS.c.bucket == bindparam("of_bucket"),
     OBJECTS.c.key.in_(bindparam("of_keys", expanding=True)),
     OBJECTS.c.data.is_not(None),
+)
+_NOTE_DELETION = (
+    update(UPLOADS)
+    .where(UPLOADS.c.bucket == bindparam("of_bucket"), UPLOADS.c.key == bindparam("of_key"))
+    .values(key_deleted=True)
 )
 _FIND_BUCKET = select(BUCKETS).where(BUCKETS.c.name == bindparam("of_name"))
 _LOCK_BUCKET = _FIND_BUCKET.with_for_update()
@@ -206,6 +212,11 @@ def find_upload(connection: Connection, upload_id: str, *, lock: bool = False) -
 def delete_upload(connection: Connection, upload_id: str) -> None:
     """Leaves the upload's blobs."""
     connection.execute(delete(UPLOADS).where(UPLOADS.c.upload_id == upload_id))
+
+
+def note_deletions(connection: Connection, bucket: str, keys: Iterable[str]) -> None:
+    """Tells the uploads of these keys that an object was deleted."""
+    connection.execute(_NOTE_DELETION, [_object_key(bucket, key) for key in keys])
 
 
 def list_uploads(

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from email.utils import formatdate
 
+import msgspec
+
 from sagehen.services.s3.acl import written_acl
 from sagehen.services.s3.errors import (
     invalid_argument,
@@ -39,7 +41,7 @@ from sagehen.services.s3.http.xml import (
 )
 from sagehen.services.s3.listings import MOST_NAMES, read_int
 from sagehen.services.s3.storage import OpenObject
-from sagehen.services.s3.storage.records import Blob, Checksum, ObjectInfo
+from sagehen.services.s3.storage.records import Blob, Checksum, ChecksumKind, ObjectInfo
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Response
 
@@ -73,7 +75,7 @@ async def put_object(exchange: S3Exchange) -> Response:
 
 
 async def delete_object(exchange: S3Exchange) -> Response:
-    condition = read_write_condition(exchange.headers)
+    condition = read_write_condition(exchange.headers, deletes=True)
     await exchange.run(lambda: exchange.store.delete(exchange.bucket, [exchange.key], condition))
     return Response(204)
 
@@ -166,7 +168,7 @@ async def _send(stored: OpenObject, start: int, length: int) -> AsyncIterator[by
 
 
 def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tuple[Response, Span]:
-    verdict, header = judge(exchange.headers, info)
+    verdict, header = judge(exchange.headers, info, exchange.call.clock.now())
     if verdict is ConditionResult.FAILED:
         raise precondition_failed(header)
     headers = object_headers(info)
@@ -179,16 +181,29 @@ def _answer(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) -> tu
         span = _part_span(exchange, info, parts)
         if parts and "-" in info.etag:
             headers["x-amz-mp-parts-count"] = str(len(parts))
+    if exchange.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
+        headers.update(checksum_headers(_checksum_of(exchange, info, parts, span)))
     if span is None:
-        # The whole object's checksum would fail on a range.
-        if exchange.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
-            headers.update(checksum_headers(info.checksum))
         headers["content-length"] = str(info.size)
         return Response(200, headers), (0, info.size)
     start, length = span
     headers["content-length"] = str(length)
     headers["content-range"] = f"bytes {start}-{start + length - 1}/{info.size}"
     return Response(206, headers), span
+
+
+def _checksum_of(
+    exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob], span: Span | None
+) -> Checksum | None:
+    """Returns the checksum of the bytes to send: a range has none, nor has a part of several unless
+    the object's checksum is of its parts."""
+    checksum = info.checksum
+    if checksum is None or "partNumber" not in exchange.query:
+        return checksum if span is None else None
+    if checksum.kind is ChecksumKind.COMPOSITE and parts:
+        value = parts[int(exchange.query["partNumber"]) - 1].checksum
+        return msgspec.structs.replace(checksum, value=value) if value else None
+    return checksum if span in (None, (0, info.size)) else None
 
 
 def _override(exchange: S3Exchange, headers: dict[str, str]) -> None:
@@ -206,7 +221,8 @@ def _part_span(exchange: S3Exchange, info: ObjectInfo, parts: Sequence[Blob]) ->
             "InvalidRequest", "Cannot specify both Range header and partNumber query parameter", 400
         )
     value = exchange.query["partNumber"]
-    sizes = [part.size for part in parts] or [info.size]
+    # A copy may consist of its source's parts, but is not in parts.
+    sizes = [part.size for part in parts if "-" in info.etag] or [info.size]
     number = int(value) if value.isascii() and value.isdigit() and len(value) < 6 else 0
     if not 0 < number <= len(sizes):
         raise AwsError(
@@ -277,9 +293,9 @@ def _checksum(checksum: Checksum) -> str:
 
 
 def _parts(parts: Sequence[Blob], checksum: Checksum | None, marker: int, limit: int) -> str:
-    """Describes parts only where they have checksums, as S3 does."""
+    """Describes parts only where the object's checksum is of theirs, as S3 does."""
     count = text("PartsCount", len(parts))
-    if checksum is None or not all(part.checksum for part in parts):
+    if checksum is None or checksum.kind is not ChecksumKind.COMPOSITE:
         return element("ObjectParts", count)
     behind = [part for part in parts if part.number > marker]
     page = behind[:limit]

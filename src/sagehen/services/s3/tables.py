@@ -2,6 +2,7 @@
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Double,
     Index,
@@ -49,6 +50,7 @@ UPLOADS = Table(
     Column("attributes", Text, nullable=False),
     Column("algorithm", String(16)),
     Column("kind", String(16), nullable=False),
+    Column("key_deleted", Boolean, nullable=False),
     Index(None, "bucket", "key", "upload_id"),
 )
 # one row: the id shared with the object files

@@ -1,5 +1,6 @@
 """Tags of objects and buckets: their rules, and the operations on objects' tags."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 from xml.etree import ElementTree
@@ -12,6 +13,7 @@ from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Response
 
 __all__ = [
+    "TAG_CHARACTERS",
     "check_tags",
     "delete_object_tagging",
     "get_object_tagging",
@@ -23,6 +25,7 @@ __all__ = [
 
 Tagged = Literal["object", "bucket", "new bucket"]
 
+TAG_CHARACTERS = re.compile(r"[\w\s+\-=.:/@]*")
 _MOST_TAGS = {"object": 10, "bucket": 50, "new bucket": 50}
 _MOST_KEY_CHARACTERS = 128
 _MOST_VALUE_CHARACTERS = 256
@@ -40,9 +43,9 @@ def check_tags(pairs: Iterable[tuple[str, str]], tagged: Tagged = "object") -> d
     for key, value in pairs:
         if key.lower().startswith("aws:"):
             raise AwsError("InvalidTag", _OF_THE_SYSTEM[tagged], 400, TagKey=key)
-        if not 0 < len(key) <= _MOST_KEY_CHARACTERS:
+        if not 0 < len(key) <= _MOST_KEY_CHARACTERS or not TAG_CHARACTERS.fullmatch(key):
             raise AwsError("InvalidTag", "The TagKey you have provided is invalid", 400, TagKey=key)
-        if len(value) > _MOST_VALUE_CHARACTERS:
+        if len(value) > _MOST_VALUE_CHARACTERS or not TAG_CHARACTERS.fullmatch(value):
             raise AwsError(
                 "InvalidTag",
                 "The TagValue you have provided is invalid",
@@ -64,9 +67,9 @@ def check_tags(pairs: Iterable[tuple[str, str]], tagged: Tagged = "object") -> d
 def read_tag_sets(root: ElementTree.Element, tagged: Tagged = "object") -> dict[str, str]:
     """Raises AwsError."""
     sets = children(root, "TagSet")
-    if len(sets) != 1:
+    if len(sets) > 1:
         raise malformed_xml()
-    return tags_of(sets[0], tagged)
+    return tags_of(sets[0], tagged) if sets else {}
 
 
 def tags_of(parent: ElementTree.Element, tagged: Tagged) -> dict[str, str]:

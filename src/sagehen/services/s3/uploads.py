@@ -1,6 +1,8 @@
 """Lists multipart uploads and their parts."""
 
-from sagehen.services.s3.acl import owner_element
+import msgspec
+
+from sagehen.services.s3.acl import initiator_element, owner_element
 from sagehen.services.s3.http.checksums import element_name
 from sagehen.services.s3.http.exchange import S3Exchange
 from sagehen.services.s3.http.xml import document, element, iso_time, text
@@ -27,7 +29,7 @@ async def list_parts(exchange: S3Exchange) -> Response:
         text("Bucket", upload.bucket),
         text("Key", upload.key),
         text("UploadId", upload.upload_id),
-        owner_element(account, "Initiator"),
+        initiator_element(account),
         owner_element(account),
         text("StorageClass", upload.attributes.storage_class),
         text("PartNumberMarker", marker),
@@ -54,8 +56,8 @@ async def list_multipart_uploads(exchange: S3Exchange) -> Response:
         text("Bucket", exchange.bucket),
         text("KeyMarker", encode(after[0])),
         text("UploadIdMarker", after[1]),
-        text("NextKeyMarker", encode(page.last_key)) if page.truncated else "",
-        text("NextUploadIdMarker", page.last_upload_id) if page.truncated else "",
+        text("NextKeyMarker", encode(page.last_key)) if page.last_key else "",
+        text("NextUploadIdMarker", page.last_upload_id) if page.last_key else "",
         text("Prefix", encode(prefix)),
         text("Delimiter", encode(delimiter)) if delimiter else "",
         text("EncodingType", "url") if "encoding-type" in query else "",
@@ -74,6 +76,13 @@ def _page(
     """Blocks. Uploads are few, so those folded into a prefix are skipped one by one."""
     page = UploadListing(uploads=[], common_prefixes=[])
     last = after
+
+    def listing(truncated: bool) -> UploadListing:
+        last_key, last_upload_id = last if page.uploads or page.common_prefixes else ("", "")
+        return msgspec.structs.replace(
+            page, last_key=last_key, last_upload_id=last_upload_id, truncated=truncated
+        )
+
     while True:
         batch = exchange.store.uploads.list_page(exchange.bucket, prefix, after, limit + 1)
         for upload in batch:
@@ -82,13 +91,7 @@ def _page(
             if common is not None and (common in page.common_prefixes or common <= last[0]):
                 continue
             if len(page.uploads) + len(page.common_prefixes) == limit:
-                return UploadListing(
-                    uploads=page.uploads,
-                    common_prefixes=page.common_prefixes,
-                    last_key=last[0],
-                    last_upload_id=last[1],
-                    truncated=limit > 0,
-                )
+                return listing(truncated=limit > 0)
             if common is None:
                 page.uploads.append(upload)
                 last = after
@@ -96,7 +99,7 @@ def _page(
                 page.common_prefixes.append(common)
                 last = common, ""
         if len(batch) <= limit:
-            return page
+            return listing(truncated=False)
 
 
 def _upload(upload: Upload, encode: Encode, account: str) -> str:
@@ -104,7 +107,7 @@ def _upload(upload: Upload, encode: Encode, account: str) -> str:
         "Upload",
         text("Key", encode(upload.key)),
         text("UploadId", upload.upload_id),
-        owner_element(account, "Initiator"),
+        initiator_element(account),
         owner_element(account),
         text("StorageClass", upload.attributes.storage_class),
         text("Initiated", iso_time(upload.started_at)),

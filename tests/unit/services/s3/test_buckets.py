@@ -10,10 +10,14 @@ Refused = Callable[..., tuple[str, int]]
 
 def test_a_bucket_lives(s3: Any, refused: Refused) -> None:
     name = "a-bucket.that-lives"
-    assert s3.create_bucket(Bucket=name)["Location"] == f"/{name}"
+    created = s3.create_bucket(Bucket=name)
+    arn = f"arn:aws:s3:::{name}"
+    assert (created["Location"], created["BucketArn"]) == (f"/{name}", arn)
     s3.create_bucket(Bucket=name)
     head = s3.head_bucket(Bucket=name)
-    assert head["BucketRegion"] == "us-east-1"
+    assert (head["BucketRegion"], head["BucketArn"]) == ("us-east-1", arn)
+    assert head["ResponseMetadata"]["HostId"]
+    assert s3.list_buckets(Prefix=name)["Buckets"][0]["BucketArn"] == arn
     assert head["ResponseMetadata"]["HTTPHeaders"]["content-type"] == "application/xml"
     assert s3.get_bucket_location(Bucket=name)["LocationConstraint"] is None
     assert name in [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
@@ -28,7 +32,8 @@ def test_a_bucket_lives(s3: Any, refused: Refused) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["Capital", "under_score", "a..b", "-a-", "192.168.1.1", "xn--abc"]
+    "name",
+    ["Capital", "under_score", "a..b", "-a-", "192.168.1.1", "xn--abc", "foo-.bar", "foo.-bar"],
 )
 def test_names_have_rules(s3: Any, name: str, refused: Refused) -> None:
     assert refused(s3.create_bucket, Bucket=name) == ("InvalidBucketName", 400)
@@ -44,6 +49,19 @@ def test_buckets_are_listed_in_pages(s3: Any) -> None:
     assert found == ["paged-0", "paged-1", "paged-2"]
 
 
+def test_buckets_of_a_region(s3: Any, bucket: str, refused: Refused) -> None:
+    assert s3.list_buckets(BucketRegion="us-east-1", Prefix=bucket)["Buckets"]
+    assert s3.list_buckets(BucketRegion="eu-west-1", Prefix=bucket)["Buckets"] == []
+    assert refused(s3.list_buckets, BucketRegion="nope") == ("InvalidArgument", 400)
+    assert s3.list_buckets(Prefix="a\x01")["Buckets"] == []
+
+
+def test_the_api_of_directory_buckets_is_refused_by_name(s3: Any) -> None:
+    with pytest.raises(s3.exceptions.ClientError, match="ListDirectoryBuckets") as caught:
+        s3.list_directory_buckets()
+    assert caught.value.response["Error"]["Code"] == "NotImplemented"
+
+
 def test_the_location_is_checked(s3: Any, make_s3: Any, refused: Refused) -> None:
     def asked(client: Any, where: str | None) -> Any:
         more = {"CreateBucketConfiguration": {"LocationConstraint": where}} if where else {}
@@ -52,12 +70,19 @@ def test_the_location_is_checked(s3: Any, make_s3: Any, refused: Refused) -> Non
     illegal = "IllegalLocationConstraintException"
     assert asked(s3, "eu-central-1") == illegal
     assert asked(s3, "us-east-1") == "InvalidLocationConstraint"
+    assert asked(s3, "foo") == "InvalidLocationConstraint"
+    assert asked(s3, "EU") == illegal
     elsewhere = make_s3(region="eu-west-1").client()
     assert asked(elsewhere, None) == illegal
     there = {"LocationConstraint": "eu-west-1"}
     elsewhere.create_bucket(Bucket="somewhere", CreateBucketConfiguration=there)
     assert asked(elsewhere, "eu-west-1") == "BucketAlreadyOwnedByYou"
     assert elsewhere.get_bucket_location(Bucket="somewhere")["LocationConstraint"] == "eu-west-1"
+    assert asked(elsewhere, "foo") == illegal
+    first_name = {"LocationConstraint": "EU"}
+    elsewhere.create_bucket(Bucket="old-world", CreateBucketConfiguration=first_name)
+    assert elsewhere.get_bucket_location(Bucket="old-world")["LocationConstraint"] == "EU"
+    assert elsewhere.head_bucket(Bucket="old-world")["BucketRegion"] == "eu-west-1"
 
 
 def test_settings_that_are_not_there_read_as_not_set(

@@ -2,12 +2,15 @@
 
 import http.client
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
+from xml.etree import ElementTree
 
 import pytest
 from botocore.auth import HmacV1QueryAuth, S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 Ask = Callable[..., tuple[int, dict[str, str], bytes]]
 
@@ -134,6 +137,56 @@ def test_headers_in_a_signed_query_count(
     assert headers["x-amz-meta-of"].encode("latin-1").decode() == "漢"
 
 
+def test_an_old_link_carries_headers_in_its_query(old: Any, s3: Any, bucket: str, ask: Ask) -> None:
+    """boto3's default form; whoever holds the link sends no headers."""
+    target = {"Bucket": bucket, "Key": "a"}
+    headers = {"Metadata": {"venue": "a b"}, "Tagging": "k=v", "StorageClass": "STANDARD_IA"}
+    link = old.generate_presigned_url("put_object", Params={**target, **headers})
+    assert ask("PUT", link, b"x")[0] == 200
+    found = s3.head_object(**target)
+    assert (found["Metadata"], found["StorageClass"]) == ({"venue": "a b"}, "STANDARD_IA")
+    assert s3.get_object_tagging(**target)["TagSet"] == [{"Key": "k", "Value": "v"}]
+    assert ask("PUT", link, b"x", x_amz_tagging="k=v")[0] == 200, "may be sent, too"
+    for other in ("&x-amz-meta-more=1", "&X-Amz-Meta-more=1"):
+        assert ask("PUT", link + other, b"x")[0] == 403
+    assert ask("PUT", link.replace("venue=a%20b", "venue=b"), b"x")[0] == 403
+    assert ask("PUT", link, b"x", x_amz_tagging="k=other")[0] == 403
+
+
+def test_an_old_link_signed_with_a_session_token(server: Any, bucket: str, ask: Ask) -> None:
+    request = AWSRequest(method="PUT", url=f"{server.url}/{bucket}/a")
+    credentials = Credentials(server.credentials.access_key, server.credentials.secret_key, "token")
+    HmacV1QueryAuth(credentials).add_auth(request)
+    assert ask("PUT", request.url, b"x")[0] == 200
+
+
+def test_an_old_link_carries_other_alphabets(server: Any, s3: Any, bucket: str, ask: Ask) -> None:
+    request = AWSRequest("PUT", f"{server.url}/{bucket}/a", headers={"x-amz-tagging": "k=漢"})
+    HmacV1QueryAuth(server.credentials).add_auth(request)
+    assert ask("PUT", request.url, b"x")[0] == 200
+    assert s3.get_object_tagging(Bucket=bucket, Key="a")["TagSet"][0]["Value"] == "漢"
+
+
+@pytest.mark.parametrize("condition", ["If-None-Match=*", "if-match=0123"])
+def test_conditions_in_a_signed_query_count(
+    bucket: str, ask: Ask, s3: Any, link: Callable[..., str], condition: str
+) -> None:
+    name, _, value = condition.partition("=")
+    s3.put_object(Bucket=bucket, Key="a", Body=b"old")
+    status, _, body = ask("PUT", link("PUT", f"/{bucket}/a", {name: value}), b"new")
+    assert (status, b"<Code>PreconditionFailed</Code>" in body) == (412, True)
+    assert s3.get_object(Bucket=bucket, Key="a")["Body"].read() == b"old"
+
+
+def test_a_checksum_in_a_signed_query_is_not_of_the_body(
+    bucket: str, ask: Ask, s3: Any, link: Callable[..., str]
+) -> None:
+    """The SDK for JavaScript puts that of an empty body there."""
+    parameters = {"x-amz-checksum-crc32": "AAAAAA==", "x-amz-sdk-checksum-algorithm": "CRC32"}
+    assert ask("PUT", link("PUT", f"/{bucket}/a", parameters), b"x")[0] == 200
+    assert s3.get_object(Bucket=bucket, Key="a")["Body"].read() == b"x"
+
+
 @pytest.mark.parametrize(
     "parameters",
     [{"x-amz-meta-a": "b\r\nx-injected: 1"}, {"x-amz-meta-a\r\nx-injected": "1"}],
@@ -212,6 +265,28 @@ def test_a_link_ends(server: Any, bucket: str, ask: Ask, auth_class: Any) -> Non
 
     assert status(60) == 404
     assert status(-5) in (400, 403)
+
+
+def test_an_ended_link_says_since_when(server: Any, bucket: str, ask: Ask) -> None:
+    request = AWSRequest(method="GET", url=f"{server.url}/{bucket}/a")
+    HmacV1QueryAuth(server.credentials, expires=-5).add_auth(request)
+    _, _, body = ask("GET", request.url)
+    root = ElementTree.fromstring(body)
+    ended, now = (
+        datetime.fromisoformat(root.findtext(name) or "") for name in ("Expires", "ServerTime")
+    )
+    assert 0 < (now - ended).total_seconds() < 600
+
+
+def test_a_wrong_signature_is_told_what_was_to_be_signed(old: Any, bucket: str, ask: Ask) -> None:
+    link = old.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "a"})
+    _, _, body = ask("PUT", link)
+    root = ElementTree.fromstring(body)
+    message = "does not match the signature you provided. Check your key and signing method."
+    assert message in (root.findtext("Message") or "")
+    signed = root.findtext("StringToSign") or ""
+    assert bytes.fromhex(root.findtext("StringToSignBytes") or "").decode() == signed
+    assert root.find("CanonicalRequest") is None
 
 
 def test_a_link_can_name_a_content_type(signer: Any, bucket: str, ask: Ask, s3: Any) -> None:

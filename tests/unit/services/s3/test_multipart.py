@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from boto3.s3.transfer import TransferConfig
@@ -32,7 +33,8 @@ def send(s3: Any, upload: dict[str, str], *pieces: bytes, **more: str) -> list[d
     parts = []
     for number, piece in enumerate(pieces, start=1):
         part = s3.upload_part(**upload, PartNumber=number, Body=piece, **more)
-        kept = {k: v for k, v in part.items() if k == "ETag" or k.startswith("Checksum")}
+        names = {"ETag", f"Checksum{more.get('ChecksumAlgorithm')}"}
+        kept = {name: part[name] for name in part if name in names}
         parts.append({"PartNumber": number, **kept})
     return parts
 
@@ -149,6 +151,61 @@ def test_an_aborted_upload_is_gone(s3: Any, begin: Any, refused: Refused, server
     assert caught.value.response["Error"]["UploadId"] == upload["UploadId"]
 
 
+def test_a_completed_upload_may_be_aborted(s3: Any, begin: Any) -> None:
+    """As `finally` does in many programs; the object stays."""
+    upload = begin()
+    complete(s3, upload, send(s3, upload, SECOND))
+    s3.abort_multipart_upload(**upload)
+    assert s3.get_object(Bucket=upload["Bucket"], Key="big")["Body"].read() == SECOND
+
+
+def test_a_completion_without_parts(s3: Any, begin: Any, refused: Refused) -> None:
+    finish = s3.complete_multipart_upload
+    upload = begin()
+    assert refused(finish, **{**upload, "UploadId": "unknown"}) == ("NoSuchUpload", 404)
+    assert refused(finish, **upload) == ("InvalidRequest", 400)
+
+
+@pytest.mark.parametrize("character", ["\x01", "\x0b", "\ufffe"])
+def test_an_upload_of_a_key_that_no_xml_can_hold(s3: Any, bucket: str, character: str) -> None:
+    key = f"a{character}b"
+    begun = s3.create_multipart_upload(Bucket=bucket, Key=key)
+    upload = {"Bucket": bucket, "Key": key, "UploadId": begun["UploadId"]}
+    assert len(s3.list_multipart_uploads(Bucket=bucket)["Uploads"]) == 1
+    listed = s3.list_multipart_uploads(Bucket=bucket, EncodingType="url")["Uploads"]
+    assert unquote(listed[0]["Key"]) == key
+    parts = send(s3, upload, SECOND)
+    assert len(s3.list_parts(**upload)["Parts"]) == 1
+    complete(s3, upload, parts)
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == SECOND
+    with pytest.raises(s3.exceptions.ClientError, match="NoSuchKey"):
+        s3.get_object(Bucket=bucket, Key=key + character)
+
+
+def test_a_conditional_completion_notices_other_writes(
+    s3: Any, begin: Any, refused: Refused
+) -> None:
+    conflict = ("ConditionalRequestConflict", 409)
+    target = {"Bucket": (upload := begin())["Bucket"], "Key": "big"}
+    s3.delete_object(**target)
+    complete(s3, upload, send(s3, upload, SECOND), IfNoneMatch="*")
+
+    upload = begin()
+    finish = {"s3": s3, "upload": upload, "parts": send(s3, upload, SECOND)}
+    assert refused(complete, **finish, IfNoneMatch="*") == ("PreconditionFailed", 412)
+    s3.delete_object(**target)
+    assert refused(complete, **finish, IfNoneMatch="*") == conflict
+    assert refused(complete, **finish, IfMatch="x") == ("NoSuchKey", 404)
+    etag = s3.put_object(**target, Body=b"between")["ETag"]
+    assert refused(complete, **finish, IfMatch='"other"') == ("PreconditionFailed", 412)
+    assert refused(complete, **finish, IfMatch=etag) == conflict
+
+    upload = begin()
+    parts = send(s3, upload, SECOND)
+    complete(s3, upload, parts, IfMatch=etag)
+    assert s3.get_object(**target)["Body"].read() == SECOND
+
+
 def test_parts_copied_from_an_object(s3: Any, begin: Any, refused: Refused) -> None:
     upload = begin(ChecksumAlgorithm="CRC32C", ChecksumType="FULL_OBJECT")
     source = {"Bucket": upload["Bucket"], "Key": "source"}
@@ -172,6 +229,9 @@ def test_uploads_and_parts_are_listed(s3: Any, bucket: str) -> None:
     listed = s3.list_multipart_uploads(Bucket=bucket, Delimiter="/")
     assert [prefix["Prefix"] for prefix in listed["CommonPrefixes"]] == ["a/"]
     assert sorted(u["UploadId"] for u in listed["Uploads"]) == sorted(ids["b"])
+    whole = s3.list_multipart_uploads(Bucket=bucket)
+    assert (whole["IsTruncated"], whole["NextKeyMarker"]) == (False, "b")
+    assert whole["NextUploadIdMarker"] == max(ids["b"])
     pages = s3.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, MaxUploads=1)
     assert [u["Key"] for page in pages for u in page["Uploads"]] == ["a/1", "a/2", "b", "b"]
     upload = {"Bucket": bucket, "Key": "a/1", "UploadId": ids["a/1"][0]}
@@ -220,16 +280,16 @@ def test_the_transfer_manager_up_down_and_across(s3: Any, bucket: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "stated", "suffix"),
+    ("kind", "stated", "suffix", "code"),
     [
-        ("FULL_OBJECT", "COMPOSITE", ""),
-        ("COMPOSITE", "FULL_OBJECT", ""),
-        ("COMPOSITE", "COMPOSITE", "-7"),
-        ("FULL_OBJECT", "FULL_OBJECT", "-1"),
+        ("FULL_OBJECT", "COMPOSITE", "", "InvalidRequest"),
+        ("COMPOSITE", "FULL_OBJECT", "", "InvalidRequest"),
+        ("COMPOSITE", "COMPOSITE", "-7", "BadDigest"),
+        ("FULL_OBJECT", "FULL_OBJECT", "-1", "BadDigest"),
     ],
 )
 def test_a_checksum_s_kind_and_parts_are_checked(
-    s3: Any, begin: Any, refused: Refused, kind: str, stated: str, suffix: str
+    s3: Any, begin: Any, refused: Refused, kind: str, stated: str, suffix: str, code: str
 ) -> None:
     upload = begin(ChecksumAlgorithm="CRC32", ChecksumType=kind)
     parts = send(s3, upload, SECOND, ChecksumAlgorithm="CRC32")
@@ -239,5 +299,84 @@ def test_a_checksum_s_kind_and_parts_are_checked(
     value = base64.b64encode(crc).decode()
     finish = {**upload, "MultipartUpload": {"Parts": parts}, "ChecksumType": stated}
     answer = refused(s3.complete_multipart_upload, **finish, ChecksumCRC32=value + suffix)
-    assert answer == ("BadDigest", 400)
+    assert answer == (code, 400)
     complete(s3, upload, parts, ChecksumCRC32=value, ChecksumType=kind)
+
+
+def test_a_composite_checksum_needs_those_of_all_parts(s3: Any, begin: Any) -> None:
+    upload = begin(ChecksumAlgorithm="SHA256", ChecksumType="COMPOSITE")
+    parts = send(s3, upload, FIRST, SECOND, ChecksumAlgorithm="SHA256")
+    second = {name: parts[1][name] for name in ("PartNumber", "ETag")}
+    with pytest.raises(s3.exceptions.ClientError) as caught:
+        complete(s3, upload, [parts[0], second])
+    error = caught.value.response["Error"]
+    assert error["Code"] == "InvalidRequest"
+    assert error["Message"] == (
+        "The upload was created using a sha256 checksum. The complete request must include the "
+        "checksum for each part. It was missing for part 2 in the request."
+    )
+    complete(s3, upload, parts)
+
+
+def test_the_object_s_size_is_compared(s3: Any, begin: Any) -> None:
+    upload = begin()
+    parts = send(s3, upload, SECOND)
+    computed = f"header value 5 does not match what was computed: {len(SECOND)}"
+    with pytest.raises(s3.exceptions.ClientError, match=f"InvalidRequest.*{computed}"):
+        complete(s3, upload, parts, MpuObjectSize=5)
+    with pytest.raises(s3.exceptions.ClientError, match=r"InvalidRequest.*object-size"):
+        complete(s3, upload, parts, MpuObjectSize=-1)
+    complete(s3, upload, parts, MpuObjectSize=len(SECOND))
+
+
+def test_an_upload_without_an_algorithm_gets_the_default_checksum(
+    s3: Any, begin: Any, refused: Refused
+) -> None:
+    upload = begin()
+    first = s3.upload_part(**upload, PartNumber=1, Body=FIRST, ChecksumAlgorithm="CRC32C")
+    second = s3.upload_part(**upload, PartNumber=2, Body=SECOND, ChecksumAlgorithm="SHA256")
+    digest = hashlib.sha256(SECOND).digest()
+    assert base64.b64decode(second["ChecksumSHA256"]) == digest, "the client's is answered"
+    wrong = {**upload, "PartNumber": 2, "ChecksumSHA256": base64.b64encode(bytes(32)).decode()}
+    assert refused(s3.upload_part, **wrong, Body=SECOND) == ("BadDigest", 400)
+    assert all("ChecksumCRC64NVME" not in part for part in s3.list_parts(**upload)["Parts"])
+    parts = [
+        {"PartNumber": 1, "ETag": first["ETag"]},
+        {"PartNumber": 2, "ETag": second["ETag"]},
+    ]
+    assert refused(complete, s3=s3, upload=upload, parts=parts, ChecksumType="FULL_OBJECT") == (
+        "InvalidRequest",
+        400,
+    )
+    answer = complete(s3, upload, parts)
+    whole = s3.put_object(
+        Bucket=upload["Bucket"], Key="k", Body=FIRST + SECOND, ChecksumAlgorithm="CRC64NVME"
+    )
+    assert answer["ChecksumCRC64NVME"] == whole["ChecksumCRC64NVME"]
+    assert answer["ChecksumType"] == "FULL_OBJECT"
+
+
+@pytest.mark.parametrize("kind", ["COMPOSITE", "FULL_OBJECT"])
+def test_a_part_has_its_checksum(s3: Any, begin: Any, kind: str) -> None:
+    upload = begin(ChecksumAlgorithm="CRC32C", ChecksumType=kind)
+    parts = send(s3, upload, FIRST, SECOND, ChecksumAlgorithm="CRC32C")
+    complete(s3, upload, parts)
+    target = {"Bucket": upload["Bucket"], "Key": "big", "ChecksumMode": "ENABLED"}
+    for read in (s3.head_object, s3.get_object):
+        found = read(**target, PartNumber=2)
+        expected = parts[1]["ChecksumCRC32C"] if kind == "COMPOSITE" else None
+        assert found.get("ChecksumCRC32C") == expected
+        assert found.get("ChecksumType") == (kind if expected else None)
+        assert "ChecksumCRC32C" not in read(**target, Range="bytes=0-4")
+    attributes = s3.get_object_attributes(
+        Bucket=upload["Bucket"], Key="big", ObjectAttributes=["ObjectParts"]
+    )
+    assert ("Parts" in attributes["ObjectParts"]) == (kind == "COMPOSITE")
+
+
+def test_the_only_part_has_the_object_s_checksum(s3: Any, begin: Any) -> None:
+    upload = begin(ChecksumAlgorithm="CRC32", ChecksumType="FULL_OBJECT")
+    parts = send(s3, upload, SECOND, ChecksumAlgorithm="CRC32")
+    complete(s3, upload, parts)
+    found = s3.get_object(Bucket=upload["Bucket"], Key="big", PartNumber=1, ChecksumMode="ENABLED")
+    assert found["ChecksumCRC32"] == parts[0]["ChecksumCRC32"]

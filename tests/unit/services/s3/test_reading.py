@@ -76,6 +76,7 @@ def test_conditions_on_reads(s3: Any, target: dict[str, str], refused: Refused) 
         assert refused(read, **target, IfUnmodifiedSince=before)[1] == 412
         assert refused(read, **target, IfNoneMatch=etag)[1] == 304
         assert refused(read, **target, IfModifiedSince=when)[1] == 304
+        read(**target, IfModifiedSince=when + datetime.timedelta(days=1))
 
 
 def test_a_part_can_be_read_by_its_number(

@@ -23,6 +23,7 @@ from sagehen.services.s3.http.attributes import (
 )
 from sagehen.services.s3.http.body import LARGEST_OBJECT_BYTES
 from sagehen.services.s3.http.checksums import ChecksumRequest, read_expected_checksum
+from sagehen.services.s3.http.conditions import precondition_failed
 from sagehen.services.s3.http.exchange import (
     BodyStream,
     S3Exchange,
@@ -31,13 +32,14 @@ from sagehen.services.s3.http.exchange import (
     read_target,
 )
 from sagehen.services.s3.http.xml import element, parse, text
+from sagehen.services.s3.storage.digests import DEFAULT_ALGORITHM
 from sagehen.services.s3.storage.files import Draft
 from sagehen.services.s3.storage.records import Attributes, ObjectInfo
 from sagehen.services.s3.tags import read_tag_sets
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request, Response
 from sagehen.wire.scope import Signing, signing_of
-from sagehen.wire.serialize import serialize_error
+from sagehen.wire.serialize import HOST_ID, serialize_error
 from sagehen.wire.services import service
 from sagehen.wire.signatures.forms import missing_field, verify_form
 from sagehen.wire.signatures.signing import UNSIGNED_PAYLOAD
@@ -54,6 +56,7 @@ _MOST_DRAINED_BYTES = 2**20
 response"""
 
 _BUCKET_PATH = re.compile(r"/[^/]+/?")
+_FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
 _FILENAME = "${filename}"
 _OF_OBJECTS = (
     "cache-control",
@@ -71,9 +74,10 @@ _TOO_SLOW = "RequestTimeout"
 
 
 def is_form(request: Request) -> bool:
+    """Also recognizes a form of the wrong type, which `handle_form` refuses."""
     return (
         request.method == "POST"
-        and request.headers.get("content-type", "").lower().startswith("multipart/form-data")
+        and request.headers.get("content-type", "").lower().startswith(_FORM_TYPES)
         and signing_of(request) is Signing.NOWHERE
         and _BUCKET_PATH.fullmatch(request.raw_path) is not None
     )
@@ -90,12 +94,15 @@ async def handle_form(
         if error.code == _TOO_SLOW or not await _drained(stream):
             response.headers["connection"] = "close"
     response.headers.setdefault("x-amz-request-id", call.request_id)
+    response.headers.setdefault("x-amz-id-2", HOST_ID)
     return response
 
 
 async def _answer(
     request: Request, stream: AsyncIterator[bytes], call: RequestContext, verifier: Verifier
 ) -> Response:
+    if not request.headers["content-type"].lower().startswith(_FORM_TYPES[0]):
+        raise precondition_failed(f"Bucket POST must be of the enclosure-type {_FORM_TYPES[0]}")
     reader = FormReader(request.headers["content-type"])
     upload: _Upload | None = None
     limit = asyncio.timeout(FIELDS_SECONDS)
@@ -166,7 +173,7 @@ async def _begin(
         attributes = msgspec.structs.replace(attributes, tags=tags)
     checksum = read_expected_checksum(headers)
     draft = await exchange.run(
-        lambda: exchange.store.draft(checksum.algorithm if checksum else None)
+        lambda: exchange.store.draft(checksum.algorithm if checksum else DEFAULT_ALGORITHM)
     )
     return _Upload(exchange, draft, attributes, policy, checksum)
 

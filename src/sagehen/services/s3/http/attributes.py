@@ -1,13 +1,15 @@
 """Converts between headers and object attributes."""
 
 from collections.abc import Mapping
+from email.errors import HeaderParseError
+from email.header import decode_header, make_header
 from email.utils import formatdate
 from urllib.parse import parse_qsl
 
 from sagehen.services.s3.errors import invalid_argument, not_implemented
 from sagehen.services.s3.http.checksums import checksum_headers
 from sagehen.services.s3.storage.records import Attributes, ObjectInfo
-from sagehen.services.s3.tags import check_tags
+from sagehen.services.s3.tags import TAG_CHARACTERS, check_tags
 from sagehen.wire.errors import AwsError
 
 __all__ = [
@@ -48,10 +50,11 @@ _STORAGE_CLASSES = (
     "STANDARD_IA",
     "ONEZONE_IA",
     "INTELLIGENT_TIERING",
-    "GLACIER",
-    "DEEP_ARCHIVE",
     "GLACIER_IR",
 )
+_ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
+"""classes whose objects cannot be read until they are restored"""
+_BYPASS = "x-amz-bypass-governance-retention"
 _REFUSED = (
     "x-amz-server-side-encryption-customer-",
     "x-amz-copy-source-server-side-encryption-customer-",
@@ -69,6 +72,13 @@ def refuse_unknown(headers: Mapping[str, str]) -> None:
     for name in headers:
         if name.startswith(_REFUSED):
             raise not_implemented(f"The header {name}")
+    if _BYPASS in headers:
+        raise AwsError(
+            "InvalidArgument",
+            f"{_BYPASS} is only applicable to Object Lock enabled buckets.",
+            400,
+            ArgumentName=_BYPASS,
+        )
     if headers.get("x-amz-bucket-object-lock-enabled", "false").lower() == "true":
         raise not_implemented("Object lock")
     if headers.get("x-amz-bucket-namespace", "global") != "global":
@@ -156,7 +166,9 @@ def _check_encryption(headers: Mapping[str, str]) -> None:
 
 def _read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
     metadata = {
-        name.removeprefix(_META): value for name, value in headers.items() if name.startswith(_META)
+        name.removeprefix(_META): _decoded(value)
+        for name, value in headers.items()
+        if name.startswith(_META)
     }
     size = sum(len(name) + len(value) for name, value in metadata.items())
     if size > _MOST_METADATA_BYTES:
@@ -170,19 +182,51 @@ def _read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
     return metadata
 
 
+def _decoded(value: str) -> str:
+    """Decodes RFC 2047's encoded words, unless the text would be none for a header."""
+    if not value.startswith("=?"):
+        return value
+    try:
+        text = str(make_header(decode_header(value)))
+    except (HeaderParseError, LookupError, ValueError):
+        return value
+    return text if text.isascii() and text.isprintable() else value
+
+
 def _read_tags(header: str) -> dict[str, str]:
     try:
-        pairs = parse_qsl(header, keep_blank_values=True, errors="strict", max_num_fields=50)
+        # Received headers have one character per byte.
+        query = header.encode("latin-1").decode()
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=50)
     except ValueError:
-        message = "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query "
-        raise invalid_argument(
-            f"{message}parameters without tag name duplicates.", "x-amz-tagging", header
-        ) from None
+        raise _malformed_tags(header) from None
+    if len(dict(pairs)) < len(pairs):
+        raise _malformed_tags(header)
+    if not all(TAG_CHARACTERS.fullmatch(text) for pair in pairs for text in pair):
+        raise _malformed_tags(header)
     return check_tags(pairs)
+
+
+def _malformed_tags(header: str) -> AwsError:
+    return invalid_argument(
+        "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters "
+        "without tag name duplicates.",
+        "x-amz-tagging",
+        header,
+    )
 
 
 def _read_storage_class(headers: Mapping[str, str]) -> str:
     storage_class = headers.get("x-amz-storage-class", "STANDARD")
+    if storage_class in _ARCHIVES:
+        raise not_implemented(
+            f"The storage class {storage_class}, whose objects need RestoreObject to be read,"
+        )
     if storage_class not in _STORAGE_CLASSES:
-        raise AwsError("InvalidStorageClass", "The storage class you specified is not valid", 400)
+        raise AwsError(
+            "InvalidStorageClass",
+            "The storage class you specified is not valid",
+            400,
+            StorageClassRequested=storage_class,
+        )
     return storage_class

@@ -5,13 +5,18 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from sagehen.services.s3.http.checksums import ChecksumRequest, read_expected_checksum
 from sagehen.services.s3.http.chunked import ChunkedDecoder
 from sagehen.services.s3.http.exchange import S3Exchange
-from sagehen.services.s3.storage.digests import base64_of, new_digest
+from sagehen.services.s3.storage.digests import (
+    DEFAULT_ALGORITHM,
+    Digest,
+    base64_of,
+    new_digest,
+)
 from sagehen.services.s3.storage.files import Draft
 from sagehen.wire.errors import AwsError
 from sagehen.wire.signatures.chunks import ChunkSignatures
@@ -43,7 +48,16 @@ class BodyPlan:
     md5: bytes | None
     expected: ChecksumRequest | None
     algorithm: str | None
-    """of the checksum to compute"""
+    """of the checksum to keep"""
+    trailers: dict[str, str] = field(default_factory=dict)
+    """filled when the body has been read"""
+
+    @property
+    def sent_checksum(self) -> str | None:
+        """Returns the client's checksum; a trailer's only after the body."""
+        if self.expected is None:
+            return None
+        return self.expected.value or self.trailers.get(self.expected.header)
 
 
 class _Sink(Protocol):
@@ -82,14 +96,19 @@ class _Held:
 
 
 def plan_body(exchange: S3Exchange, algorithm: str | None = None) -> BodyPlan:
-    """Raises AwsError for an unknown length, a body too large or malformed digests."""
+    """Raises AwsError for an unknown length, a body too large or malformed digests.
+
+    Args:
+        algorithm: of the checksum to keep; None keeps the client's, or the default.
+    """
     # aws-chunked bodies have their decoded length in a separate header.
     is_encoded = exchange.identity.payload_mode.startswith("STREAMING-")
     if "content-length" not in exchange.headers and not is_encoded:
         raise _no_length("content-length")
-    return _plan(
-        exchange, read_expected_checksum(exchange.headers), algorithm, LARGEST_OBJECT_BYTES
-    )
+    expected = read_expected_checksum(exchange.headers)
+    if algorithm is None:
+        algorithm = expected.algorithm if expected else DEFAULT_ALGORITHM
+    return _plan(exchange, expected, algorithm, LARGEST_OBJECT_BYTES)
 
 
 def _plan(
@@ -113,7 +132,7 @@ def _plan(
         sha256=mode if len(mode) == 64 else None,
         md5=_read_md5(headers.get("content-md5")),
         expected=expected,
-        algorithm=algorithm or (expected.algorithm if expected else None),
+        algorithm=algorithm,
     )
 
 
@@ -159,7 +178,8 @@ async def read_document(exchange: S3Exchange, *, is_checked_later: bool = False)
         is_checked_later: the checksum headers do not describe this document.
     """
     expected = None if is_checked_later else read_expected_checksum(exchange.headers)
-    plan = _plan(exchange, expected, None, _LARGEST_DOCUMENT_BYTES)
+    algorithm = expected.algorithm if expected else None
+    plan = _plan(exchange, expected, algorithm, _LARGEST_DOCUMENT_BYTES)
     held = _Held(plan.algorithm)
     intake = _Intake(exchange, plan, held)
     async for data in exchange.stream:
@@ -175,6 +195,10 @@ class _Intake:
         self._plan = plan
         self._sink = sink
         self._sha256 = hashlib.sha256() if plan.sha256 else None
+        expected = plan.expected
+        self._digest: Digest | None = None
+        if expected is not None and expected.algorithm != plan.algorithm:
+            self._digest = new_digest(expected.algorithm)
         self._decoder: ChunkedDecoder | None = None
         if plan.chunked:
             signatures = ChunkSignatures(exchange.identity) if plan.signed_chunks else None
@@ -193,6 +217,7 @@ class _Intake:
         plan = self._plan
         if self._decoder:
             self._decoder.finish()
+            plan.trailers.update(self._decoder.trailers)
         if self._sink.size != plan.size:
             raise _incomplete()
         if self._sha256 and self._sha256.hexdigest() != plan.sha256:
@@ -205,24 +230,26 @@ class _Intake:
             )
         if plan.md5 and self._sink.md5 != plan.md5:
             raise AwsError(
-                "BadDigest", "The Content-MD5 you specified did not match what we received.", 400
+                "BadDigest",
+                "The Content-MD5 you specified did not match what we received.",
+                400,
+                ExpectedDigest=base64_of(plan.md5),
+                CalculatedDigest=base64_of(self._sink.md5),
             )
         self._check_checksum()
 
     def _check_checksum(self) -> None:
-        expected = self._plan.expected
-        if expected is None or expected.algorithm != self._plan.algorithm:
+        expected, value = self._plan.expected, self._plan.sent_checksum
+        if expected is None:
             return
-        value = expected.value
-        if value is None:
-            value = self._decoder.trailers.get(expected.header) if self._decoder else None
         if value is None:
             raise AwsError(
                 "MalformedTrailerError",
                 f"The request was to have the trailer {expected.header}, and has not.",
                 400,
             )
-        if self._sink.checksum != value:
+        digest = self._digest
+        if value != (base64_of(digest.digest()) if digest else self._sink.checksum):
             raise AwsError(
                 "BadDigest",
                 f"The {expected.algorithm.upper()} you specified did not match the calculated "
@@ -234,6 +261,8 @@ class _Intake:
         if self._sink.size + len(data) > self._plan.size:
             raise _incomplete()
         self._sink.write(data)
+        if self._digest:
+            self._digest.update(data)
 
 
 async def _whole(exchange: S3Exchange, plan: BodyPlan) -> bytes:
@@ -297,7 +326,12 @@ def _read_md5(header: str | None) -> bytes | None:
     except (binascii.Error, ValueError):
         value = b""
     if len(value) != 16:
-        raise AwsError("InvalidDigest", "The Content-MD5 you specified was invalid.", 400)
+        raise AwsError(
+            "InvalidDigest",
+            "The Content-MD5 you specified was invalid.",
+            400,
+            **{"Content-MD5": header},
+        )
     return value
 
 

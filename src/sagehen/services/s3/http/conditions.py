@@ -1,10 +1,11 @@
 """Condition and range headers."""
 
+import math
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
-from sagehen.services.s3.errors import not_implemented
+from sagehen.services.s3.errors import header_not_implemented
 from sagehen.services.s3.storage.records import ObjectInfo, WriteCondition
 from sagehen.wire.errors import AwsError
 
@@ -21,23 +22,27 @@ class ConditionResult(Enum):
 
 
 def judge(
-    headers: Mapping[str, str], info: ObjectInfo, prefix: str = ""
+    headers: Mapping[str, str], info: ObjectInfo, now: float, prefix: str = ""
 ) -> tuple[ConditionResult, str]:
     """Evaluates `if-match` and its like; also returns the deciding header.
 
-    Dates count only without ETags (RFC 9110, 13.2.2).
+    Dates count only without ETags (RFC 9110, 13.2.2), and If-Modified-Since not in the future.
+
+    Args:
+        now: seconds since the epoch.
     """
+    modified_at = int(info.modified_at)
     match = headers.get(f"{prefix}if-match")
     if match is not None:
         if not _names(match, info.etag):
             return ConditionResult.FAILED, "If-Match"
-    elif _is_after(info, headers.get(f"{prefix}if-unmodified-since")) is True:
+    elif modified_at > _seconds(headers.get(f"{prefix}if-unmodified-since"), math.inf):
         return ConditionResult.FAILED, "If-Unmodified-Since"
     none_match = headers.get(f"{prefix}if-none-match")
     if none_match is not None:
         if _names(none_match, info.etag):
             return ConditionResult.NOT_MODIFIED, "If-None-Match"
-    elif _is_after(info, headers.get(f"{prefix}if-modified-since")) is False:
+    elif modified_at <= _seconds(headers.get(f"{prefix}if-modified-since"), -math.inf) <= now:
         return ConditionResult.NOT_MODIFIED, "If-Modified-Since"
     return ConditionResult.GO_ON, ""
 
@@ -51,12 +56,17 @@ def precondition_failed(header: str) -> AwsError:
     )
 
 
-def read_write_condition(headers: Mapping[str, str]) -> WriteCondition:
+def read_write_condition(headers: Mapping[str, str], *, deletes: bool = False) -> WriteCondition:
     """Raises AwsError NotImplemented for conditions that S3 lacks too."""
-    none_match = headers.get("if-none-match")
+    none_match, match = headers.get("if-none-match"), headers.get("if-match")
+    if none_match is not None and match is not None:
+        raise header_not_implemented(
+            "If-Match,If-None-Match", "Multiple conditional request headers present in the request"
+        )
     if none_match not in (None, "*"):
-        raise not_implemented("If-None-Match of a write with anything but *")
-    match = headers.get("if-match")
+        raise _value_not_implemented("If-None-Match")
+    if match == "*" and not deletes:
+        raise _value_not_implemented("If-Match")
     return WriteCondition(
         absent=none_match is not None, etag=None if match is None else match.strip().strip('"')
     )
@@ -90,16 +100,22 @@ def read_range(header: str | None, size: int) -> tuple[int, int] | None:
     return start, end - start
 
 
+def _value_not_implemented(name: str) -> AwsError:
+    return header_not_implemented(
+        name, f"We don't accept the provided value of {name} header for this API"
+    )
+
+
 def _names(header: str, etag: str) -> bool:
     named = [name.strip().removeprefix("W/").strip('"') for name in header.split(",")]
     return "*" in named or etag in named
 
 
-def _is_after(info: ObjectInfo, date: str | None) -> bool | None:
-    """Compares whole seconds; returns None for a malformed date."""
+def _seconds(date: str | None, otherwise: float) -> float:
+    """Returns `otherwise` for no date or a malformed one."""
     if date is None:
-        return None
+        return otherwise
     try:
-        return int(info.modified_at) > parsedate_to_datetime(date).timestamp()
+        return parsedate_to_datetime(date).timestamp()
     except ValueError:
-        return None
+        return otherwise

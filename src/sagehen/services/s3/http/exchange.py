@@ -10,6 +10,7 @@ from urllib.parse import unquote, unquote_plus
 from sagehen.frame.context import RequestContext
 from sagehen.services.s3.errors import invalid_argument, speaking_s3
 from sagehen.services.s3.storage import ObjectStore
+from sagehen.services.s3.storage.digests import ALGORITHMS
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request, Response
 from sagehen.wire.scope import Signing, signing_of
@@ -31,17 +32,23 @@ MOST_KEY_BYTES = 1024
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_LINK_PARAMETERS = frozenset(
+_LINK_PARAMETERS = (
+    "algorithm",
+    "content-sha256",
+    "credential",
+    "date",
+    "expires",
+    "security-token",
+    "signature",
+    "signedheaders",
+)
+_NOT_HOISTED = frozenset(
     f"x-amz-{name}"
     for name in (
-        "algorithm",
-        "content-sha256",
-        "credential",
-        "date",
-        "expires",
-        "security-token",
-        "signature",
-        "signedheaders",
+        *_LINK_PARAMETERS,
+        # The SDK for JavaScript signs links with the checksum of an empty body; S3 ignores it.
+        "sdk-checksum-algorithm",
+        *(f"checksum-{algorithm}" for algorithm in ALGORITHMS),
     )
 )
 
@@ -120,16 +127,18 @@ def check_key(key: str) -> None:
 def with_hoisted_headers(request: Request, query: Mapping[str, str]) -> Request:
     """Adds the headers that a presigned URL carries as parameters.
 
-    Not for SigV2 links, which leave them unsigned: anyone could add some.
+    Conditions count in SigV4 links only: SigV2 leaves them unsigned, so anyone could add some.
 
     Raises AwsError InvalidArgument for repeated or invalid ones.
     """
-    if signing_of(request) is not Signing.LINK:
+    signing = signing_of(request)
+    if signing not in (Signing.LINK, Signing.OLD_LINK):
         return request
     hoisted: dict[str, str] = {}
     for name, value in query.items():
         header = name.lower()
-        if not header.startswith("x-amz-") or header in _LINK_PARAMETERS:
+        is_condition = signing is Signing.LINK and header in ("if-match", "if-none-match")
+        if not is_condition and (not header.startswith("x-amz-") or header in _NOT_HOISTED):
             continue
         hoisted_value = header_value(name, value)
         if {**hoisted, **request.headers}.get(header, hoisted_value) != hoisted_value:

@@ -414,6 +414,13 @@ def test_a_checksum_is_compared(signer: Any, bucket: str, post: Post) -> None:
     assert error(post(signed, b"other", **{name: right}))[:2] == (400, "BadDigest")
 
 
+def test_a_form_of_the_wrong_type(server: Any, bucket: str) -> None:
+    answer = requests.post(f"{server.url}/{bucket}", data={"key": "k"}, timeout=60)
+    assert error(answer)[:2] == (412, "PreconditionFailed")
+    condition = "Bucket POST must be of the enclosure-type multipart/form-data"
+    assert ElementTree.fromstring(answer.text).findtext("Condition") == condition
+
+
 def test_a_refused_form_leaves_the_connection_in_step(signer: Any, bucket: str) -> None:
     signed = signer.generate_presigned_post(bucket, f"k-{uuid.uuid4().hex}")
     with requests.Session() as session:
