@@ -71,5 +71,6 @@ def try_each(
 
 
 def batch_answer(successful: list[dict[str, Any]], failed: list[dict[str, Any]]) -> dict[str, Any]:
-    """Includes empty lists, as clients expect."""
-    return {"Successful": successful, "Failed": failed}
+    """Leaves out empty lists, as SQS does although its model requires them."""
+    answer = {"Successful": successful, "Failed": failed}
+    return {name: entries for name, entries in answer.items() if entries}

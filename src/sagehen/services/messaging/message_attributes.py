@@ -13,12 +13,14 @@ __all__ = [
     "attributes_size",
     "is_text",
     "read_attributes",
+    "read_group_id",
 ]
 
-_NAME = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
+_NAME = re.compile(r"(?!\.)(?!.*\.\.)[\w.-]{1,256}(?<!\.)")
 _RESERVED = re.compile(r"(aws|amazon)\.", re.IGNORECASE)
-_TYPE = re.compile(r"(String|Number|Binary)(\.[\x21-\x7e]+)?")
+_TYPE = re.compile(r"(String|Number|Binary)(\.[\x20-\x7e]+)?")
 _MAX_TYPE_LENGTH = 256
+_GROUP_ID = re.compile(r"[!-~]{1,128}")
 _NOT_TEXT = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -50,6 +52,16 @@ def is_text(text: str) -> bool:
 def read_attributes(attributes: dict[str, Any]) -> dict[str, MessageAttribute]:
     """Raises Invalid."""
     return {name: _read(name, value) for name, value in attributes.items()}
+
+
+def read_group_id(group_id: str | None) -> str | None:
+    """Raises Invalid."""
+    if group_id is not None and not _GROUP_ID.fullmatch(group_id):
+        raise Invalid(
+            "MessageGroupId can only include alphanumeric and punctuation characters. 1 to 128 in "
+            "length."
+        )
+    return group_id
 
 
 def attributes_size(attributes: dict[str, MessageAttribute]) -> int:

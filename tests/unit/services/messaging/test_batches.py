@@ -50,6 +50,5 @@ def test_an_entry_that_fails_holds_up_no_other() -> None:
     results, failed = try_each([{"Id": str(n), "n": n} for n in range(3)], double)
     assert results == {"0": 0, "2": 4}
     assert batch_answer([], failed) == {
-        "Successful": [],
         "Failed": [{"Id": "1", "Code": "Odd", "Message": "one is odd", "SenderFault": True}],
     }

@@ -82,6 +82,8 @@ class EventMessage(OutboxMessage, frozen=True, kw_only=True):
 
     message: str
     """JSON of EventTexts"""
+    trace_header: str | None = None
+    """X-Amzn-Trace-Id"""
 
     @property
     def texts(self) -> EventTexts:
@@ -104,9 +106,11 @@ class TargetDestination(Destination):
     def compose(self, delivery: Delivery, now: float) -> HttpRequest:
         message = delivery.read(EventMessage)
         text = message.texts.input
+        trace = {"X-Amzn-Trace-Id": message.trace_header} if message.trace_header else {}
+        headers = {**trace, **self.headers}
         if self.method is None:
             return webhook_request(
-                self.endpoint, self.secret, message.message_id, text, now, self.headers
+                self.endpoint, self.secret, message.message_id, text, now, headers
             )
         return HttpRequest(
             url=self.endpoint,
@@ -114,7 +118,7 @@ class TargetDestination(Destination):
             headers={
                 "Content-Type": "application/json; charset=utf-8",
                 "User-Agent": API_USER_AGENT,
-                **self.headers,
+                **headers,
             },
             body=b"" if self.method in _WITHOUT_BODY else text.encode(),
             result_of=_result_of,

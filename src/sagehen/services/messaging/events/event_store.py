@@ -27,12 +27,13 @@ from sagehen.services.messaging.events.records import (
     TargetRecord,
     target_address,
 )
+from sagehen.services.messaging.filters.conditions import STORED_PATTERN
 from sagehen.services.messaging.filters.policy import read_pattern
 from sagehen.services.messaging.outbox import store as deliveries
 from sagehen.services.messaging.sns import topic_store as topics
 from sagehen.services.messaging.sns.records import Notice
 from sagehen.services.messaging.sqs.message_store import put_message
-from sagehen.services.messaging.sqs.records import NewMessage
+from sagehen.services.messaging.sqs.records import MessageContent, NewMessage
 
 __all__ = ["put_event"]
 
@@ -54,7 +55,7 @@ def put_event(connection: Connection, event: Event) -> None:
 
 def _matches(rule_name: str, pattern: str, envelope: Mapping[str, object]) -> bool:
     try:
-        return read_pattern(pattern).matches(envelope)
+        return read_pattern(pattern, STORED_PATTERN).matches(envelope)
     except Invalid:
         # The pattern was checked when it was put. One bad rule must not block the others.
         log.exception("A pattern cannot be read.", extra={"action": "event", "rule": rule_name})
@@ -67,7 +68,8 @@ def _send(connection: Connection, event: Event, rule: RuleRecord, target: Target
     if kind == "sns":
         sent = topics.publish(connection, _notice(event, rule, target, text))
     elif kind == "sqs":
-        message = NewMessage(message_id=str(uuid.uuid4()), body=text)
+        content = MessageContent(trace_header=event.trace_header)
+        message = NewMessage(message_id=str(uuid.uuid4()), body=text, content=content)
         sent = put_message(connection, target.target_arn, message, event.sent_at)
     else:
         sent = _deliver(connection, event, rule, target, text)
@@ -88,6 +90,7 @@ def _deliver(
         message_id=_message_id(event, rule, target),
         published_at=event.sent_at,
         message=msgspec.json.encode(texts).decode(),
+        trace_header=event.trace_header,
     )
     deliveries.add(connection, message, [address], "Event")
     return True
@@ -101,6 +104,7 @@ def _notice(event: Event, rule: RuleRecord, target: TargetRecord, text: str) -> 
         structure="json",
         message=msgspec.json.encode(texts).decode(),
         published_at=event.sent_at,
+        trace_header=event.trace_header,
     )
 
 

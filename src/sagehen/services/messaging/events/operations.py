@@ -51,7 +51,9 @@ MAX_ENTRY_BYTES = 2**20
 _TIME_BYTES = 14
 _ROOM = 64
 """nesting levels left for reading events within others"""
-_OF_EVENTS = ("id", "account", "source", "time", "region", "resources", "detail-type")
+_OF_EVENTS = ("id", "account", "source", "time", "region", "detail-type")
+"""members that TestEventPattern requires; EventBridge's guide has `resources`, too, which it does
+not ask for"""
 
 
 def put_events(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
@@ -101,6 +103,12 @@ def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]
     detail = _detail(entry["Detail"])
     if detail is None or not all(map(is_text, (entry["Source"], entry["DetailType"]))):
         return _failed("MalformedDetail", "Detail is malformed.")
+    trace = entry.get("TraceHeader", call.trace_header)
+    if trace is not None and not (trace.isascii() and trace.isprintable()):
+        return _failed(
+            "InvalidArgument",
+            "Parameter TraceHeader is not valid. Reason: it is no header in printable ASCII.",
+        )
     now = call.clock.now()
     time = entry.get("Time")
     return Event(
@@ -113,6 +121,7 @@ def _read(call: RequestContext, entry: dict[str, Any]) -> Event | dict[str, str]
         resources=tuple(entry.get("Resources", ())),
         detail=detail,
         put_at=now,
+        trace_header=trace,
     )
 
 

@@ -36,6 +36,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     """seconds since the epoch"""
     resources: tuple[str, ...] = ()
     detail: dict[str, Any] = {}
+    trace_header: str | None = None
+    """X-Amzn-Trace-Id"""
     put_at: float | None = None
     """if not sent at `happened_at`"""
 

@@ -42,6 +42,8 @@ __all__ = [
 
 
 def _check_exists(call: RequestContext, connection: Connection, arn: str) -> None:
+    if arn == call.arns.event_bus(BUS):
+        return
     name = arn.rpartition("/")[2]
     # The ARN may include the bus name.
     names = (call.arns.event_rule(name), call.arns.event_rule(f"default/{name}"))

@@ -6,7 +6,7 @@ In a `wildcard`, `*` matches any characters or none; `\*` and `\\` are literal.
 import ipaddress
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sagehen.base.errors import Invalid
@@ -15,6 +15,7 @@ __all__ = [
     "ABSENT",
     "EVENT_PATTERN",
     "FILTER_POLICY",
+    "STORED_PATTERN",
     "Condition",
     "Dialect",
     "read_condition",
@@ -34,6 +35,8 @@ class Dialect:
     """allows `wildcard`, and `equals-ignore-case` in `prefix` and `suffix`"""
     empty_affixes: bool
     """`prefix` and `suffix` may be empty"""
+    simple_wildcards: bool = True
+    """refuses a `wildcard` that is too complex"""
 
 
 FILTER_POLICY = Dialect(largest_number=1e9, decimals=5, wildcards=False, empty_affixes=False)
@@ -41,6 +44,9 @@ FILTER_POLICY = Dialect(largest_number=1e9, decimals=5, wildcards=False, empty_a
 
 EVENT_PATTERN = Dialect(largest_number=5e9, decimals=6, wildcards=True, empty_affixes=True)
 """EventBridge's user guide, eb-create-pattern-operators, and its matcher, aws/event-ruler"""
+
+STORED_PATTERN = replace(EVENT_PATTERN, simple_wildcards=False)
+"""of rules, which earlier versions took with any `wildcard`"""
 
 
 def read_wildcard(text: str) -> Callable[[str], bool]:
@@ -92,6 +98,7 @@ ABSENT: Final = object()
 """stands for the value of a missing key"""
 
 _IGNORE_CASE = "equals-ignore-case"
+_MAX_WILDCARD_PREFIXES = 10
 
 Condition = Callable[[object], bool]
 
@@ -143,9 +150,27 @@ def _equals_ignore_case(operand: Any, dialect: Dialect) -> Condition:
     return lambda value: isinstance(value, str) and value.lower() == folded
 
 
-def _wildcard(operand: Any, _: Dialect) -> Condition:
-    matches = read_wildcard(_text("wildcard", operand, empty=True))
+def _wildcard(operand: Any, dialect: Dialect) -> Condition:
+    text = _text("wildcard", operand, empty=True)
+    matches = read_wildcard(text)
+    if dialect.simple_wildcards:
+        _check_wildcard(text)
     return lambda value: isinstance(value, str) and matches(value)
+
+
+def _check_wildcard(text: str) -> None:
+    """Raises Invalid if one value can match too many prefixes of the text at once, as AWS's matcher
+    counts them. Only prefixes that end in a wildcard, or in the commonest character behind one, are
+    counted here: fewer than there. AWS does not publish its bound; `*:*:*:*:*:event-bus/*`, which
+    it refuses, has 11."""
+    _, *behind = _pieces(text)
+    beginnings = [piece[0] for piece in behind if piece]
+    most = max(map(beginnings.count, beginnings), default=0)
+    if len(behind) + most > _MAX_WILDCARD_PREFIXES:
+        raise Invalid(
+            "Rule is too complex - try using fewer wildcard characters or fewer repeating "
+            "character sequences after a wildcard character"
+        )
 
 
 def _anything_but(operand: Any, dialect: Dialect) -> Condition:

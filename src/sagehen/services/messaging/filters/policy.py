@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from sagehen.base.errors import Invalid
-from sagehen.services.messaging.filters.conditions import EVENT_PATTERN, FILTER_POLICY
+from sagehen.services.messaging.filters.conditions import EVENT_PATTERN, FILTER_POLICY, Dialect
 from sagehen.services.messaging.filters.rules import Test, read_rules
 from sagehen.services.messaging.message_attributes import MessageAttribute
 
@@ -132,7 +132,7 @@ class EventPattern:
 
 
 @functools.lru_cache(maxsize=2048)
-def read_pattern(text: str) -> EventPattern:
+def read_pattern(text: str, dialect: Dialect = EVENT_PATTERN) -> EventPattern:
     """Raises Invalid."""
     if len(text) > MAX_CHARACTERS:
         raise Invalid(f"Event pattern is over {MAX_CHARACTERS} characters")
@@ -142,7 +142,7 @@ def read_pattern(text: str) -> EventPattern:
             raise Invalid("Filter is not an object")
         if not definition:
             raise Invalid("Empty objects are not allowed")
-        return EventPattern(read_rules(definition, EVENT_PATTERN))
+        return EventPattern(read_rules(definition, dialect))
     except msgspec.DecodeError as error:
         raise Invalid(f"Unexpected character: {error}") from None
     except RecursionError:

@@ -3,7 +3,8 @@
 Keys are ANDed; the values in a key's list and the choices of `$or` are ORed. Conditions on a list
 of objects must hold for the same object. `exists: false` holds if no object has the key or, once an
 alphabetically earlier key has selected an object, if that one lacks it, as in AWS's matcher
-(aws/event-ruler, ACFinder).
+(aws/event-ruler, ACFinder). A dot in a key of filters and events stands for a level: `a.b` is `b`
+within `a`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,8 +36,26 @@ def _read(rules: Mapping[str, Any], dialect: Dialect, flat: str | None) -> "_All
         rules, counted_out = _settled(rules)
         for key, rule in counted_out:
             _rule(key, rule, dialect, flat)  # Overridden rules must be valid, too.
+    if flat is None:
+        rules = _nested(rules)
     read = {key: _rule(key, rule, dialect, flat) for key, rule in rules.items()}
     return _All(tuple(read[key] for key in sorted(read)))
+
+
+def _nested(rules: Mapping[str, Any]) -> dict[str, Any]:
+    """Turns keys with dots into levels, and merges levels of the same name."""
+    nested: dict[str, Any] = {}
+    for key, rule in rules.items():
+        name, dot, rest = key.partition(".")
+        nested[name] = _merged(nested.get(name), {rest: rule} if dot else rule)
+    return nested
+
+
+def _merged(above: Any, below: Any) -> Any:
+    """Merges the levels of two objects; else the later rule wins."""
+    if not (isinstance(above, dict) and isinstance(below, dict)):
+        return below
+    return {**above, **{key: _merged(above.get(key), rule) for key, rule in below.items()}}
 
 
 def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:
@@ -143,7 +162,7 @@ class _Below:
         return self.rules.by_absence(self._below(objects))
 
     def _below(self, objects: _Objects) -> _Objects:
-        return [below for item in objects for below in _objects(item.get(self.key))]
+        return [below for item in objects for below in _level(item, self.key)]
 
 
 @dataclass(frozen=True)
@@ -198,6 +217,18 @@ def _leaves(value: Any) -> Iterator[Any]:
             yield from _leaves(item)
     elif value is not ABSENT and not isinstance(value, dict):
         yield value
+
+
+def _level(item: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """Returns the objects of a key, also of keys with dots that begin with it."""
+    start = f"{key}."
+    dotted = {
+        name.removeprefix(start): value for name, value in item.items() if name.startswith(start)
+    }
+    found = list(_objects(item.get(key)))
+    if not dotted:
+        return found
+    return [{**below, **dotted} for below in found] or [dotted]
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:

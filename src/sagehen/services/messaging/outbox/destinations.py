@@ -96,6 +96,8 @@ class Mail:
     """A delivery by e-mail."""
 
     recipient: str
+    sender_name: str = ""
+    """shown with the sender's address, if not empty"""
     subject: str
     text: str
     message_id: str

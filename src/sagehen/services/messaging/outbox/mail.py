@@ -3,7 +3,7 @@
 import asyncio
 from email.message import EmailMessage
 from email.policy import SMTP
-from email.utils import formatdate
+from email.utils import formataddr, formatdate, parseaddr
 
 from sagehen.base.clock import Clock
 from sagehen.base.settings import Settings
@@ -62,9 +62,13 @@ class MailSender:
             timeout=settings.delivery_timeout_seconds,
         )
 
+    def _sender(self, name: str) -> str:
+        sender = self._settings.mail_sender
+        return formataddr((name, parseaddr(sender)[1])) if name and name.isprintable() else sender
+
     def _message(self, mail: Mail) -> EmailMessage:
         message = EmailMessage(policy=SMTP)
-        message["From"] = self._settings.mail_sender
+        message["From"] = self._sender(mail.sender_name)
         message["To"] = mail.recipient
         message["Date"] = formatdate(self._clock.now())
         domain = self._settings.mail_sender.rpartition("@")[2] or "localhost"

@@ -61,9 +61,13 @@ def _checked(attributes: dict[str, str], checks: dict[str, Check], within: str) 
         if name not in checks:
             built = ", ".join(sorted(checks))
             raise invalid("AttributeName", f"Sagehen does not have {name[:64]}; it has {built}")
-        if value:
+        if value or checks[name] is _flag:
             _check(name, value, checks[name], within)
-    return {name: value for name, value in attributes.items() if value}
+    return {
+        name: value.lower() if checks[name] is _flag else value
+        for name, value in attributes.items()
+        if value
+    }
 
 
 def _check(name: str, value: str, check: Check, within: str) -> None:
@@ -98,7 +102,7 @@ def _one_of(*allowed: str) -> Check:
 
 
 def _flag(value: str) -> None:
-    if value not in ("true", "false"):
+    if value.lower() not in ("true", "false"):
         raise Invalid(f"Invalid value [{value[:64]}]. Must be true or false.")
 
 
@@ -115,6 +119,8 @@ def _json(value: str) -> None:
 def _short(value: str) -> None:
     if len(value) > MAX_DISPLAY_NAME_LENGTH:
         raise Invalid(f"it has at most {MAX_DISPLAY_NAME_LENGTH} characters")
+    if not value.isprintable():
+        raise Invalid("it has line breaks or other characters that cannot be printed")
 
 
 def _dead_letters(value: str) -> None:
@@ -130,7 +136,6 @@ def _any(_: str) -> None:
 _TOPIC_CHECKS: dict[str, Check] = {
     "DeliveryPolicy": read_topic_policy,
     "DisplayName": _short,
-    "FifoTopic": _one_of("false"),
     "KmsMasterKeyId": _any,
     "Policy": _json,
     "SignatureVersion": _one_of("1", "2"),

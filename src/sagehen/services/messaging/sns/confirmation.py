@@ -38,6 +38,8 @@ __all__ = [
     "unsubscribe",
 ]
 
+_COLONS_OF_TOPICS = 5
+"""a subscription's ARN has one more, and its id"""
 TOKEN_SECONDS = 2 * 24 * 3600.0
 
 _SUBSCRIBED = (
@@ -95,6 +97,8 @@ def unsubscribe(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """An unknown ARN is no error."""
     arn = params["SubscriptionArn"]
     check_arn_length("SubscriptionArn", arn)
+    if arn.count(":") == _COLONS_OF_TOPICS:
+        raise invalid("SubscriptionId")
     with call.database.write() as connection:
         subscription = subscriptions.get(connection, arn, lock=True)
         if subscription is None or subscription.state is SubscriptionState.DELETED:

@@ -128,6 +128,8 @@ class SubscriptionDestination(Destination):
         }
         if kind is not PostKind.SUBSCRIPTION_CONFIRMATION:
             headers["x-amz-sns-subscription-arn"] = subscription.arn
+        if notice.trace_header is not None:
+            headers["X-Amzn-Trace-Id"] = notice.trace_header
         if is_raw:
             headers["x-amz-sns-rawdelivery"] = "true"
             text = notice.text_for(subscription.protocol)
@@ -157,7 +159,13 @@ class SubscriptionDestination(Destination):
                 text = self.seal(self._envelope(notice, kind))
             else:
                 text = self._letter(notice)
-        return Mail(recipient=self.endpoint, subject=subject, text=text, message_id=message_id)
+        return Mail(
+            recipient=self.endpoint,
+            sender_name=self.topic.attributes.get("DisplayName", ""),
+            subject=subject,
+            text=text,
+            message_id=message_id,
+        )
 
     def _envelope(self, notice: Notice, kind: PostKind) -> Envelope:
         subscription, version = self.subscription, self.topic.signature_version

@@ -5,7 +5,6 @@ saves.
 """
 
 import datetime
-import os
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 
+from sagehen.base.credentials import write_secret
 from sagehen.base.errors import HomeError
 
 __all__ = ["make_key", "read_key", "sign"]
@@ -44,15 +44,7 @@ def make_key(path: Path) -> None:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     ) + _certificate(key).public_bytes(serialization.Encoding.PEM)
-    # Written under another name: a crash half-way must not leave an unreadable key.
-    draft = path.with_suffix(".new")
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(whole)
-        file.flush()
-        os.fsync(descriptor)
-    draft.replace(path)
+    write_secret(path, whole)
 
 
 def _certificate(key: rsa.RSAPrivateKey) -> x509.Certificate:

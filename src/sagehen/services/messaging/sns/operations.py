@@ -11,7 +11,6 @@ from sagehen.frame.context import Operation, RequestContext
 from sagehen.services.messaging.batches import (
     MAX_ID_LENGTH,
     BatchWording,
-    batch_answer,
     check_batch,
     try_each,
 )
@@ -19,6 +18,7 @@ from sagehen.services.messaging.message_attributes import (
     attributes_size,
     is_text,
     read_attributes,
+    read_group_id,
 )
 from sagehen.services.messaging.sns import topic_store as topics
 from sagehen.services.messaging.sns.confirmation import confirm_subscription, unsubscribe
@@ -97,7 +97,7 @@ def publish_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any
         {"Id": entry_id, "MessageId": notice.message_id}
         for entry_id, (notice, _) in messages.items()
     ]
-    return batch_answer(successful, failed)
+    return {"Successful": successful, "Failed": failed}
 
 
 def _publish(connection: Connection, notice: Notice) -> None:
@@ -125,6 +125,10 @@ def _notice(call: RequestContext, arn: str, entry: dict[str, Any]) -> tuple[Noti
             "The request includes MessageDeduplicationId parameter that is not valid for this "
             "topic type",
         )
+    try:
+        group_id = read_group_id(entry.get("MessageGroupId"))
+    except Invalid as error:
+        raise invalid("MessageGroupId", str(error)) from None
     notice = Notice(
         message_id=str(uuid.uuid4()),
         topic_arn=arn,
@@ -133,6 +137,8 @@ def _notice(call: RequestContext, arn: str, entry: dict[str, Any]) -> tuple[Noti
         structure=structure,
         attributes=attributes,
         published_at=call.clock.now(),
+        group_id=group_id,
+        trace_header=call.trace_header,
     )
     try:
         notice.text_for("default")

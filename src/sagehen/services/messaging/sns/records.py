@@ -27,18 +27,24 @@ class Notice(OutboxMessage, frozen=True, kw_only=True):
     structure: str | None = None
     """`json` if `message` has a text per protocol"""
     attributes: Mapping[str, MessageAttribute] = msgspec.field(default_factory=dict)
+    group_id: str | None = None
+    """MessageGroupId, which queues pass on"""
+    trace_header: str | None = None
+    """X-Amzn-Trace-Id"""
 
     def text_for(self, protocol: str) -> str:
         """Returns the text for a protocol; raises Invalid for malformed `json`."""
         if self.structure != "json":
             return self.message
         try:
-            texts = msgspec.json.decode(self.message, type=dict[str, str])
-            return texts.get(protocol) or texts["default"]
-        except (msgspec.ValidationError, KeyError):
-            raise Invalid("Message Structure - No default entry in JSON message body") from None
+            entries = msgspec.json.decode(self.message)
         except (msgspec.DecodeError, RecursionError):
             raise Invalid("Message Structure - JSON message body failed to parse") from None
+        items = entries.items() if isinstance(entries, dict) else ()
+        texts = {key: text for key, text in items if isinstance(text, str)}
+        if "default" not in texts:
+            raise Invalid("Message Structure - No default entry in JSON message body")
+        return texts.get(protocol) or texts["default"]
 
 
 class TopicRecord(msgspec.Struct, frozen=True, kw_only=True):

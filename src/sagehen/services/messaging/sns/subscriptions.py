@@ -160,6 +160,7 @@ def get_subscription_attributes(call: RequestContext, params: dict[str, Any]) ->
         "PendingConfirmation": _flag(subscription.state is SubscriptionState.PENDING),
         "Protocol": subscription.protocol,
         "SubscriptionArn": subscription.arn,
+        "SubscriptionPrincipal": call.arns.root(),
         "TopicArn": subscription.topic_arn,
     }
     if "FilterPolicy" in subscription.attributes:
@@ -177,6 +178,8 @@ def set_subscription_attributes(call: RequestContext, params: dict[str, Any]) ->
         attributes = check_subscription_attributes(
             {**subscription.attributes, name: value}, subscription.protocol
         )
+        if name == "FilterPolicy" and not value:
+            attributes.pop("FilterPolicyScope", None)
         if subscription.protocol == "webhook":
             attributes.setdefault("WebhookSecret", subscription.attributes["WebhookSecret"])
         if "FilterPolicy" in attributes and "FilterPolicy" not in subscription.attributes:

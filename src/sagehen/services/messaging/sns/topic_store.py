@@ -136,14 +136,17 @@ def _queue_message(
     subscription: SubscriptionRecord, notice: Notice, signature_version: str
 ) -> NewMessage:
     message_id = str(uuid.uuid4())
+    content = MessageContent(group_id=notice.group_id, trace_header=notice.trace_header)
     if subscription.attributes.get("RawMessageDelivery") == "true":
         return NewMessage(
             message_id=message_id,
             body=notice.text_for(subscription.protocol),
-            content=MessageContent(attributes=dict(notice.attributes)),
+            content=msgspec.structs.replace(content, attributes=dict(notice.attributes)),
         )
     envelope = enclose(notice, subscription.arn, subscription.protocol, signature_version)
-    return NewMessage(message_id=message_id, content=MessageContent(envelope=envelope))
+    return NewMessage(
+        message_id=message_id, content=msgspec.structs.replace(content, envelope=envelope)
+    )
 
 
 def _accepts(subscription: SubscriptionRecord, notice: Notice) -> bool:

@@ -59,6 +59,9 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,256}")
 _ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
 
 
+_STANDARD = ("FifoTopic", "false")
+"""what CreateTopic takes of a standard topic, and nothing keeps"""
+
 _OWNERS_ACTIONS = (
     "GetTopicAttributes",
     "SetTopicAttributes",
@@ -72,9 +75,11 @@ _OWNERS_ACTIONS = (
 
 
 def create_topic(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
-    """Returns an existing topic if attributes and tags are the same."""
+    """Returns an existing topic if it has the attributes and tags."""
     arn = call.arns.sns(_name(params))
-    attributes = check_topic_attributes(params.get("Attributes", {}), "Attributes")
+    settings = params.get("Attributes", {})
+    given = {name: value for name, value in settings.items() if (name, value) != _STANDARD}
+    attributes = check_topic_attributes(given, "Attributes")
     given_tags = TAG_OPERATIONS.read(params.get("Tags", []))
     with call.database.write() as connection:
         existing = topics.get(connection, arn)
@@ -127,8 +132,9 @@ def set_topic_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
     name, value = params["AttributeName"], params.get("AttributeValue", "")
     with call.database.write() as connection:
         topic = existing_topic(connection, params["TopicArn"], lock=True)
-        attributes = {**topic.attributes, name: value}
-        topics.set_attributes(connection, topic.arn, check_topic_attributes(attributes))
+        others = {other: topic.attributes[other] for other in topic.attributes if other != name}
+        changed = check_topic_attributes({name: value})
+        topics.set_attributes(connection, topic.arn, {**others, **changed})
     return {}
 
 
@@ -166,7 +172,7 @@ def _check_same(
 ) -> None:
     if any(existing.attributes.get(name) != value for name, value in attributes.items()):
         raise invalid("Attributes", "Topic already exists with different attributes")
-    if given_tags and tags.get(connection, existing.arn) != given_tags:
+    if not given_tags.items() <= tags.get(connection, existing.arn).items():
         raise invalid("Tags", "Topic already exists with different tags")
 
 

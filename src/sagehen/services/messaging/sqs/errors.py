@@ -3,7 +3,9 @@
 from sagehen.wire.errors import AwsError
 
 __all__ = [
+    "NOT_OF_STANDARD_QUEUES",
     "bad_attribute",
+    "bad_parameter",
     "bad_value",
     "fifo",
     "missing",
@@ -23,6 +25,14 @@ def missing(parameter: str) -> AwsError:
 
 def bad_value(reason: str) -> AwsError:
     return AwsError("InvalidParameterValue", reason, 400)
+
+
+NOT_OF_STANDARD_QUEUES = "The request include parameter that is not valid for this queue type."
+"""SQS's own words"""
+
+
+def bad_parameter(parameter: str, value: str, reason: str) -> AwsError:
+    return bad_value(f"Value {value[:1024]} for parameter {parameter} is invalid. Reason: {reason}")
 
 
 def out_of_range(parameter: str, value: object, minimum: int, maximum: int) -> AwsError:

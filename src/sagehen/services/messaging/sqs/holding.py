@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.batches import batch_answer, check_batch, try_each
 from sagehen.services.messaging.sqs import message_store as messages
-from sagehen.services.messaging.sqs.errors import missing, out_of_range
+from sagehen.services.messaging.sqs.errors import bad_parameter, missing, out_of_range
 from sagehen.services.messaging.sqs.queue_store import find_queue
 from sagehen.services.messaging.sqs.records import MAX_VISIBILITY_SECONDS, QueueMessage, QueueRecord
 from sagehen.services.messaging.sqs.sending import batch_wording
@@ -108,11 +108,10 @@ def _change(
     if not 0 <= seconds <= MAX_VISIBILITY_SECONDS:
         raise out_of_range("VisibilityTimeout", seconds, 0, MAX_VISIBILITY_SECONDS)
     now = call.clock.now()
-    if not messages.change_visibility(
-        connection, queue, receipt.sequence, receipt.token, now + seconds, now
-    ):
-        raise AwsError(
-            "MessageNotInflight",
-            "The message referred to isn't in flight.",
-            400,
+    # An older handle will do, and so will a message that is visible again.
+    if not messages.change_visibility(connection, queue, receipt.sequence, now + seconds, now):
+        raise bad_parameter(
+            "ReceiptHandle",
+            entry["ReceiptHandle"],
+            "Message does not exist or is not available for visibility timeout change.",
         )

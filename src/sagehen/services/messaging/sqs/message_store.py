@@ -147,8 +147,11 @@ def take_exhausted(
     exhausted = connection.execute(_in_order(first, limit)).all()
     spent = [row for row in exhausted if row.receives >= most_receives]
     anew = {"queue_id": target.queue_id, "visible_at": now, "receives": 0, **_NEVER_RECEIVED}
-    for sequence, content, _ in spent:
-        moved_content = msgspec.structs.replace(_content(content), source_arn=source_arn)
+    for sequence, stored, receives in spent:
+        content = _content(stored)
+        moved_content = msgspec.structs.replace(
+            content, source_arn=source_arn, earlier_receives=content.earlier_receives + receives
+        )
         moved = update(MESSAGES).where(_M.sequence == sequence)
         connection.execute(moved.values(content=msgspec.json.encode(moved_content), **anew))
     if spent:
@@ -166,12 +169,11 @@ def change_visibility(
     connection: Connection,
     queue: QueueRecord,
     sequence: int,
-    receipt: str,
     visible_at: float,
     now: float,
 ) -> bool:
-    """Returns False if the receipt is void."""
-    where = and_(_held(queue, sequence, receipt), _M.visible_at > now)
+    """Returns False if the message is gone."""
+    where = and_(_M.sequence == sequence, _M.queue_id == queue.queue_id, _not_expired(queue, now))
     values = {"visible_at": visible_at, "hidden_seconds": visible_at - now}
     changed = connection.execute(update(MESSAGES).where(where).values(**values))
     if changed.rowcount and visible_at <= now:

@@ -136,15 +136,20 @@ def find_queue(
 ) -> QueueRecord:
     """Raises AwsError."""
     account_id, name = _path(params)
-    queue = get(connection, name, lock) if account_id == call.settings.account_id else None
+    is_own = account_id in ("", call.settings.account_id)
+    queue = get(connection, name, lock) if is_own else None
     if queue is None:
         raise no_queue()
     return queue
 
 
 def _path(params: dict[str, Any]) -> tuple[str, str]:
+    """Returns account and name; SQS takes a name alone for that of a queue of the caller."""
     try:
-        parts = urlsplit(params["QueueUrl"]).path.strip("/").split("/")
+        url = urlsplit(params["QueueUrl"])
+        parts = url.path.strip("/").split("/")
+        if len(parts) == 1 and parts[0] and not url.netloc:
+            return "", parts[0]
         return parts[-2], parts[-1]
     except (ValueError, IndexError):
         raise AwsError(

@@ -59,21 +59,20 @@ DEFAULTS = {
 }
 _MAX_RECEIVES = 1000
 MAX_TAG_KEY_LENGTH, MAX_TAG_VALUE_LENGTH = 128, 256
-_FIFO = ("FifoQueue", "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit")
 
 
 def check_queue_attributes(attributes: dict[str, str]) -> dict[str, str]:
     """Checks attributes and drops empty values, which unset them; raises AwsError."""
     for name, value in attributes.items():
-        if name in _FIFO and value != "false":
+        if name == "FifoQueue" and value == "true":
             raise fifo()
-        if name in _FIFO or (name in _MAY_BE_EMPTY and not value):
+        if name in _MAY_BE_EMPTY and not value:
             continue
         if name not in _CHECKS:
             raise unknown_attribute(name)
         if not _CHECKS[name](value):
             raise bad_attribute(name)
-    return {name: value for name, value in attributes.items() if value and name not in _FIFO}
+    return {name: value for name, value in attributes.items() if value}
 
 
 def check_attribute_names(names: Iterable[str], of_messages: bool) -> None:
@@ -142,7 +141,8 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 
 def create_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Returns an existing queue if its attributes are the same."""
-    name, given_tags = _name(params["QueueName"]), _check_tags(params.get("tags", {}))
+    name = _name(params["QueueName"])
+    given_tags = _check_tags(name, params.get("tags", {}))
     attributes = check_queue_attributes(params.get("Attributes", {}))
     with call.database.write() as connection:
         existing = queues.get(connection, name)
@@ -210,8 +210,7 @@ def get_queue_attributes(call: RequestContext, params: dict[str, Any]) -> dict[s
         queue = find_queue(call, connection, params)
         check_attribute_names(requested, of_messages=False)
         known = {
-            **DEFAULTS,
-            **queue.attributes,
+            **_effective(queue),
             "CreatedTimestamp": str(int(queue.created_at)),
             "LastModifiedTimestamp": str(int(queue.modified_at)),
             "QueueArn": call.arns.sqs(queue.name),
@@ -258,8 +257,14 @@ def _name(name: str) -> str:
     return name
 
 
+def _effective(queue: QueueRecord) -> dict[str, str]:
+    """A key of KMS replaces the encryption by SQS."""
+    by_key = {"SqsManagedSseEnabled": "false"} if "KmsMasterKeyId" in queue.attributes else {}
+    return {**DEFAULTS, **queue.attributes, **by_key}
+
+
 def _check_same(existing: QueueRecord, attributes: dict[str, str]) -> None:
-    known = {**DEFAULTS, **existing.attributes}
+    known = _effective(existing)
     for name, value in attributes.items():
         if known.get(name) != value:
             raise AwsError(
@@ -311,11 +316,11 @@ def _page_size(params: dict[str, Any]) -> int:
 
 def tag_queue(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     with call.database.write() as connection:
-        arn = call.arns.sqs(find_queue(call, connection, params).name)
+        name = find_queue(call, connection, params).name
         if not params["Tags"]:
             raise missing("Tags")
-        tags.put(connection, arn, _check_tags(params["Tags"]))
-        _check_tags(tags.get(connection, arn))
+        tags.put(connection, call.arns.sqs(name), _check_tags(name, params["Tags"]))
+        _check_tags(name, tags.get(connection, call.arns.sqs(name)))
     return {}
 
 
@@ -336,10 +341,10 @@ def list_queue_tags(call: RequestContext, params: dict[str, Any]) -> dict[str, A
     return {"Tags": queue_tags} if queue_tags else {}
 
 
-def _check_tags(queue_tags: dict[str, str]) -> dict[str, str]:
+def _check_tags(name: str, queue_tags: dict[str, str]) -> dict[str, str]:
     """Raises AwsError."""
     if len(queue_tags) > tags.MAX_TAGS:
-        raise bad_value(f"Too many tags added for queue; a queue has up to {tags.MAX_TAGS}.")
+        raise bad_value(f"Too many tags added for queue {name}.")
     for key, value in queue_tags.items():
         if not 1 <= len(key) <= MAX_TAG_KEY_LENGTH or len(value) > MAX_TAG_VALUE_LENGTH:
             raise bad_value(

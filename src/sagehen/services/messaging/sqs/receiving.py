@@ -12,7 +12,11 @@ from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.message_attributes import MessageAttribute
 from sagehen.services.messaging.sqs import message_store as messages
 from sagehen.services.messaging.sqs import queue_store as queues
-from sagehen.services.messaging.sqs.errors import out_of_range
+from sagehen.services.messaging.sqs.errors import (
+    NOT_OF_STANDARD_QUEUES,
+    bad_parameter,
+    out_of_range,
+)
 from sagehen.services.messaging.sqs.holding import write_receipt
 from sagehen.services.messaging.sqs.queue_store import find_queue, queue_name
 from sagehen.services.messaging.sqs.queues import check_attribute_names
@@ -53,11 +57,12 @@ def _system_attributes(
         return {}
     known = {
         "ApproximateFirstReceiveTimestamp": _milliseconds(message.first_received_at),
-        "ApproximateReceiveCount": str(message.receives),
+        "ApproximateReceiveCount": str(message.receives + message.content.earlier_receives),
         "SenderId": call.settings.account_id,
         "SentTimestamp": _milliseconds(message.sent_at),
         "AWSTraceHeader": message.content.trace_header,
         "DeadLetterQueueSourceArn": message.content.source_arn,
+        "MessageGroupId": message.content.group_id,
     }
     return {
         name: value
@@ -183,6 +188,8 @@ def _describe_all(
 
 
 def _check(params: dict[str, Any]) -> None:
+    if attempt := params.get("ReceiveRequestAttemptId"):
+        raise bad_parameter("ReceiveRequestAttemptId", attempt, NOT_OF_STANDARD_QUEUES)
     for name, minimum, maximum in (
         ("MaxNumberOfMessages", 1, MAX_MESSAGES),
         ("VisibilityTimeout", 0, MAX_VISIBILITY_SECONDS),

@@ -71,8 +71,12 @@ class MessageContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     envelope: Envelope | None = None
     """a topic's message: the body, signed on receipt"""
     trace_header: str | None = None
+    group_id: str | None = None
+    """MessageGroupId"""
     source_arn: str | None = None
     """DeadLetterQueueSourceArn"""
+    earlier_receives: int = 0
+    """from queues whose dead-letter queue this is; its own policy does not count them"""
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,9 +28,16 @@ from sagehen.services.messaging.message_attributes import (
     attributes_size,
     is_text,
     read_attributes,
+    read_group_id,
 )
 from sagehen.services.messaging.sqs import message_store as messages
-from sagehen.services.messaging.sqs.errors import bad_value, missing, out_of_range
+from sagehen.services.messaging.sqs.errors import (
+    NOT_OF_STANDARD_QUEUES,
+    bad_parameter,
+    bad_value,
+    missing,
+    out_of_range,
+)
 from sagehen.services.messaging.sqs.queue_store import find_queue
 from sagehen.services.messaging.sqs.records import MessageContent, NewMessage, QueueRecord
 from sagehen.wire.errors import AwsError
@@ -92,7 +99,7 @@ _TRACE = "AWSTraceHeader"
 
 async def send_message(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """The message is on disk when this returns."""
-    message = _message(params)
+    message = _message(call, params)
 
     def work(connection: Connection) -> None:
         queue = find_queue(call, connection, params)
@@ -100,26 +107,30 @@ async def send_message(call: RequestContext, params: dict[str, Any]) -> dict[str
         messages.send(connection, queue, [message], call.clock.now())
 
     await call.writes.join(work)
-    return _answer(message)
+    return _answer(message, params)
 
 
 async def send_message_batch(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     def work(connection: Connection) -> dict[str, Any]:
         queue = find_queue(call, connection, params)
         check_batch(params["Entries"], batch_wording("SendMessage"))
-        valid, failed = try_each(params["Entries"], _message)
+        valid, failed = try_each(params["Entries"], lambda entry: _message(call, entry))
         _check_batch_size(valid.values())
         entries = [{"Id": entry_id, "message": message} for entry_id, message in valid.items()]
         fitting, too_large = try_each(entries, lambda entry: _check_size(queue, entry["message"]))
         if fitting:
             messages.send(connection, queue, list(fitting.values()), call.clock.now())
-        answers = [{"Id": entry_id, **_answer(message)} for entry_id, message in fitting.items()]
+        answers = [
+            {"Id": entry["Id"], **_answer(fitting[entry["Id"]], entry)}
+            for entry in params["Entries"]
+            if entry["Id"] in fitting
+        ]
         return batch_answer(answers, failed + too_large)
 
     return await call.writes.join(work)
 
 
-def _message(entry: dict[str, Any]) -> NewMessage:
+def _message(call: RequestContext, entry: dict[str, Any]) -> NewMessage:
     body = entry["MessageBody"]
     if not body:
         raise missing("MessageBody")
@@ -134,13 +145,23 @@ def _message(entry: dict[str, Any]) -> NewMessage:
     if delay is not None and not 0 <= delay <= MAX_DELAY_SECONDS:
         raise out_of_range("DelaySeconds", delay, 0, MAX_DELAY_SECONDS)
     if "MessageDeduplicationId" in entry:
-        raise bad_value("MessageDeduplicationId is for FIFO queues only.")
+        raise bad_parameter(
+            "MessageDeduplicationId", entry["MessageDeduplicationId"], NOT_OF_STANDARD_QUEUES
+        )
     trace = _attributes(entry.get("MessageSystemAttributes", {})).get(_TRACE)
     content = MessageContent(
         attributes=_attributes(entry.get("MessageAttributes", {})),
-        trace_header=None if trace is None else trace.string_value,
+        trace_header=call.trace_header if trace is None else trace.string_value,
+        group_id=_group_id(entry),
     )
     return NewMessage(message_id=str(uuid.uuid4()), body=body, content=content, delay_seconds=delay)
+
+
+def _group_id(entry: dict[str, Any]) -> str | None:
+    try:
+        return read_group_id(entry.get("MessageGroupId"))
+    except Invalid as error:
+        raise bad_parameter("MessageGroupId", entry["MessageGroupId"], str(error)) from None
 
 
 def _attributes(attributes: dict[str, Any]) -> dict[str, MessageAttribute]:
@@ -185,12 +206,12 @@ def _check_size(queue: QueueRecord, message: NewMessage) -> NewMessage:
     return message
 
 
-def _answer(message: NewMessage) -> dict[str, Any]:
+def _answer(message: NewMessage, entry: dict[str, Any]) -> dict[str, Any]:
     answer = {"MessageId": message.message_id, "MD5OfMessageBody": md5_of_body(message.body)}
     content = message.content
     if content.attributes:
         answer["MD5OfMessageAttributes"] = md5_of_attributes(content.attributes)
-    if content.trace_header:
+    if content.trace_header and entry.get("MessageSystemAttributes"):
         trace = {_TRACE: MessageAttribute("String", content.trace_header)}
         answer["MD5OfMessageSystemAttributes"] = md5_of_attributes(trace)
     return answer

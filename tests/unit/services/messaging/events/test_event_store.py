@@ -98,6 +98,14 @@ def received(database: Database) -> list[QueueMessage]:
         return messages.receive(connection, queue, 10, 60, now=1000)
 
 
+def test_a_pattern_of_an_earlier_version_matches_although_it_is_too_complex(
+    state: Database,
+) -> None:
+    make_rule(state, "a", {"source": [{"wildcard": "*a*a*a*a*a*a*s.*"}, "aws.sagemaker"]}, QUEUE)
+    put(state)
+    assert len(received(state)) == 1
+
+
 def test_all_matching_rules_send_it(state: Database) -> None:
     make_rule(state, "a", {"source": ["aws.sagemaker"]}, QUEUE)
     make_rule(state, "b", {"detail": {"TrainingJobStatus": [{"prefix": "C"}]}}, QUEUE, QUEUE)

@@ -30,6 +30,7 @@ def test_empty_values_are_dropped() -> None:
     ("attributes", "message"),
     [
         ({"DisplayName": "x" * 101}, "at most 100 characters"),
+        ({"DisplayName": "a\r\nBcc: b@example.org"}, "line breaks"),
         ({"SignatureVersion": "3"}, "Allowed values are: 1, 2"),
         ({"Policy": "[]"}, "must be a JSON object"),
         ({"Policy": '{"a": "' + "x" * 300_000 + '"}'}, "it is over"),

@@ -45,7 +45,9 @@ def get(query: str, path: str = "/", **headers: str) -> Request:
 
 @pytest.mark.parametrize("link", LINKS)
 async def test_a_link_is_followed(app: Recording, link: str) -> None:
-    await app.ask(get(urlencode({"Action": link, **GIVEN})))
+    members = service("sns").operation_model(link).input_shape.members
+    given = {name: value for name, value in GIVEN.items() if name in members}
+    await app.ask(get(urlencode({"Action": link, **given})))
     (done,) = app.executed
     assert (done.service, done.operation, done.by_link) == ("sns", link, True)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sagehen.frame.context import RequestContext
-from sagehen.services.messaging.sns import topics
+from sagehen.services.messaging.sns import topic_store, topics
 from sagehen.wire.errors import AwsError
 
 
@@ -42,6 +42,18 @@ def test_an_empty_value_unsets_an_attribute(call: RequestContext) -> None:
     assert attributes(call, arn)["DisplayName"] == ""
     statement = json.loads(attributes(call, arn)["Policy"])["Statement"][0]
     assert statement["Resource"] == arn
+
+
+def test_attributes_of_an_earlier_version_do_not_stop_a_change(call: RequestContext) -> None:
+    arn = create(call)
+    with call.database.write() as connection:
+        earlier = {"FifoTopic": "false", "DisplayName": "two\nlines"}
+        topic_store.set_attributes(connection, arn, earlier)
+    change = {"TopicArn": arn, "AttributeName": "SignatureVersion", "AttributeValue": "2"}
+    topics.set_topic_attributes(call, change)
+    assert attributes(call, arn)["SignatureVersion"] == "2"
+    with pytest.raises(AwsError, match="FifoTopic"):
+        topics.set_topic_attributes(call, {**change, "AttributeName": "FifoTopic"})
 
 
 @pytest.mark.parametrize(

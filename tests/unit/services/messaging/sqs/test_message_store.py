@@ -53,7 +53,7 @@ def test_hidden_while_received(any_database: Database) -> None:
         assert messages.next_visible(connection, queue, 31.5) == 32
 
 
-def test_visibility_is_changed_by_who_holds_it(any_database: Database) -> None:
+def test_visibility_is_changed_of_any_message_that_is_left(any_database: Database) -> None:
     queue = make_queue(any_database)
     send(any_database, queue, "a")
     (held,) = receive(any_database, queue, now=0)
@@ -61,16 +61,21 @@ def test_visibility_is_changed_by_who_holds_it(any_database: Database) -> None:
     any_database.listen(messages.MESSAGES_SENT, told.append)
     with any_database.write() as connection:
         change = messages.change_visibility
-        assert change(connection, queue, held.sequence, held.receipt, visible_at=100, now=1)
-        assert not change(connection, queue, held.sequence, "other", visible_at=0, now=1)
+        assert change(connection, queue, held.sequence, visible_at=100, now=1)
     assert receive(any_database, queue, now=99) == []
     assert told == []
     with any_database.write() as connection:
-        assert change(connection, queue, held.sequence, held.receipt, visible_at=50, now=50)
-        # It is not held any more.
-        assert not change(connection, queue, held.sequence, held.receipt, visible_at=90, now=50)
+        assert change(connection, queue, held.sequence, visible_at=50, now=50)
     assert told == ["q"]
-    assert len(receive(any_database, queue, now=50)) == 1
+    with any_database.write() as connection:
+        assert change(connection, queue, held.sequence, visible_at=90, now=60)
+    assert receive(any_database, queue, now=89) == []
+    (again,) = receive(any_database, queue, now=90)
+    with any_database.write() as connection:
+        expired = 90 + queue.retention_seconds
+        assert not change(connection, queue, again.sequence, visible_at=expired, now=expired)
+        assert messages.remove(connection, queue, again.sequence, again.receipt)
+        assert not change(connection, queue, again.sequence, visible_at=100, now=91)
 
 
 def test_counts_and_delays(any_database: Database) -> None:
@@ -123,7 +128,7 @@ def test_a_clock_that_is_set_back_hides_no_message_for_longer_than_was_asked(
     (_, second) = receive(any_database, queue, now=late, seconds=20)
     with any_database.write() as connection:
         change = messages.change_visibility
-        assert change(connection, queue, second.sequence, second.receipt, late + 50, now=late)
+        assert change(connection, queue, second.sequence, late + 50, now=late)
         delayed = [NewMessage(message_id="d", body="delayed", delay_seconds=90)]
         messages.send(connection, queue, delayed, now=late)
     send(any_database, queue, "just sent", now=late)
