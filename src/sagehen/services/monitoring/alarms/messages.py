@@ -81,6 +81,7 @@ def notification(
         "Region": region,
         "AlarmArn": new.arn,
         "OldStateValue": old.state,
+        "ActionExecutedAfterMuteWindow": False,
         "OKActions": definition.get("OKActions", []),
         "AlarmActions": definition.get("AlarmActions", []),
         "InsufficientDataActions": definition.get("InsufficientDataActions", []),

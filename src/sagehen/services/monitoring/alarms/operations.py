@@ -264,9 +264,16 @@ def _item(item: HistoryItem) -> dict[str, Any]:
 
 
 def _check_exists(call: RequestContext, connection: Connection, arn: str) -> None:
-    _, found, name = arn.partition(":alarm:")
-    if not found or arn != call.arns.alarm(name) or store.get(connection, name) is None:
+    if store.get(connection, _name_in(call, arn)) is None:
         raise no_tagged_alarm(arn)
+
+
+def _name_in(call: RequestContext, arn: str) -> str:
+    """Raises AwsError."""
+    _, found, name = arn.partition(":alarm:")
+    if not found or arn != call.arns.alarm(name):
+        raise no_tagged_alarm(arn)
+    return name
 
 
 _TAG_OPERATIONS = tags.TagOperations(
@@ -279,6 +286,14 @@ _TAG_OPERATIONS = tags.TagOperations(
 )
 
 
+def list_tags_for_resource(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
+    """A deleted alarm has no tags, and is no error, as in CloudWatch."""
+    arn = params["ResourceARN"]
+    _name_in(call, arn)
+    with call.database.read() as connection:
+        return {"Tags": tags.as_list(tags.get(connection, arn))}
+
+
 OPERATIONS: dict[str, Operation] = {
     "DeleteAlarms": delete_alarms,
     "DescribeAlarmHistory": describe_alarm_history,
@@ -286,7 +301,7 @@ OPERATIONS: dict[str, Operation] = {
     "DescribeAlarmsForMetric": describe_alarms_for_metric,
     "DisableAlarmActions": disable_alarm_actions,
     "EnableAlarmActions": enable_alarm_actions,
-    "ListTagsForResource": _TAG_OPERATIONS.list_tags,
+    "ListTagsForResource": list_tags_for_resource,
     "PutCompositeAlarm": put_composite_alarm,
     "PutMetricAlarm": put_metric_alarm,
     "SetAlarmState": set_alarm_state,

@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +15,8 @@ from sagehen.frame.context import RequestContext
 from sagehen.services.monitoring.cloudwatch.errors import invalid_token, over_limit, refused
 from sagehen.services.monitoring.cloudwatch.expressions.evaluator import Evaluator
 from sagehen.services.monitoring.cloudwatch.expressions.values import Points
-from sagehen.services.monitoring.cloudwatch.metrics import value, whole_second
+from sagehen.services.monitoring.cloudwatch.labels import check_labels, label_of
+from sagehen.services.monitoring.cloudwatch.metrics import FINEST_PERIOD, value, whole_second
 from sagehen.services.monitoring.cloudwatch.queries import Query, read_queries
 from sagehen.services.monitoring.cloudwatch.sample_reads import Window, find, read
 
@@ -35,12 +37,27 @@ class _Cursor(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_field
 def get_metric_data(call: RequestContext, params: dict[str, Any]) -> dict[str, Any]:
     """Periods begin at the start time, in whole minutes or, if shorter, tens of seconds."""
     start, end = _range(params)
-    queries = read_queries(params["MetricDataQueries"])
+    check_labels(params)
+    _check_accounts(call, params)
+    queries = [
+        replace(query, period=max(query.period, FINEST_PERIOD))
+        for query in read_queries(params["MetricDataQueries"])
+    ]
     with call.database.read() as connection:
         reading = _Reading(connection, start, end)
         if any(query.expression is not None for query in queries):
-            return _unpaged(reading, queries, params)
-        return _page(reading, queries, params)
+            return _unpaged(call, reading, queries, params)
+        return _page(call, reading, queries, params)
+
+
+def _check_accounts(call: RequestContext, params: dict[str, Any]) -> None:
+    own = call.settings.account_id
+    for query in params["MetricDataQueries"]:
+        if query.get("AccountId", own) != own:
+            raise refused(
+                f"The query '{query['Id'][:64]}' asks for metrics of the account "
+                f"{query['AccountId'][:64]}; Sagehen has those of {own} only."
+            )
 
 
 def _range(params: dict[str, Any]) -> tuple[int, int]:
@@ -85,7 +102,9 @@ class _Reading:
         return Window.covering(self._start, self._end, period)
 
 
-def _unpaged(reading: _Reading, queries: list[Query], params: dict[str, Any]) -> dict[str, Any]:
+def _unpaged(
+    call: RequestContext, reading: _Reading, queries: list[Query], params: dict[str, Any]
+) -> dict[str, Any]:
     count = reading.count(queries)
     if count > MAX_POINTS_OF_EXPRESSIONS:
         raise refused(
@@ -95,7 +114,11 @@ def _unpaged(reading: _Reading, queries: list[Query], params: dict[str, Any]) ->
     descending = _is_descending(params)
     evaluator = Evaluator(queries, reading.read, reading.grid)
     results = [
-        _result(query.id, series.label, _ordered(series.points, descending))
+        _result(
+            query.id,
+            label_of(series.label, query, series.points, call.arns),
+            _ordered(series.points, descending),
+        )
         for query in queries
         if query.is_returned
         for series in evaluator.series(query)
@@ -108,15 +131,18 @@ def _unpaged(reading: _Reading, queries: list[Query], params: dict[str, Any]) ->
     return {"MetricDataResults": results, "Messages": []}
 
 
-def _page(reading: _Reading, queries: list[Query], params: dict[str, Any]) -> dict[str, Any]:
+def _page(
+    call: RequestContext, reading: _Reading, queries: list[Query], params: dict[str, Any]
+) -> dict[str, Any]:
     cursor = _read_token(params.get("NextToken"), len(queries))
     descending, remaining = _is_descending(params), _limit(params)
     results = []
     for number, query in _from(cursor, queries):
-        points = _ordered(reading.read(query), descending)
+        found = reading.read(query)
+        label, points = label_of(query.label, query, found, call.arns), _ordered(found, descending)
         if number == cursor.query and cursor.second is not None:
             points = [point for point in points if _is_after(point[0], cursor.second, descending)]
-        results.append(_result(query.id, query.label, points[:remaining]))
+        results.append(_result(query.id, label, points[:remaining]))
         if len(points) > remaining:
             results[-1]["StatusCode"] = "PartialData"
             last = points[remaining - 1][0] if remaining else None

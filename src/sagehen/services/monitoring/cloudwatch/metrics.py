@@ -9,6 +9,7 @@ from sagehen.services.monitoring.cloudwatch.errors import invalid
 from sagehen.services.monitoring.cloudwatch.extended_statistics import read_extended
 
 __all__ = [
+    "FINEST_PERIOD",
     "FINE_PERIODS",
     "STATISTICS",
     "Statistic",
@@ -30,7 +31,9 @@ STATISTICS: dict[Statistic, Callable[[Statistics], float | None]] = {
     "Maximum": lambda seen: seen.maximum,
 }
 
-FINE_PERIODS = (10, 20, 30)
+FINEST_PERIOD = 10
+"""seconds; shorter periods have the points of this one"""
+FINE_PERIODS = (FINEST_PERIOD, 20, 30)
 """seconds, for which samples of ten seconds are kept"""
 _FINER_PERIODS = (1, 5)
 _LONGEST_PERIOD = 86_400 * 365
@@ -64,16 +67,12 @@ def value(statistic: Statistic, statistics: Statistics) -> float | None:
 
 
 def check_period(seconds: int) -> int:
-    """Raises AwsError for a period that CloudWatch lacks or under ten seconds."""
-    if seconds in _FINER_PERIODS:
+    """Raises AwsError for a period that CloudWatch lacks."""
+    is_short = seconds in (*_FINER_PERIODS, *FINE_PERIODS)
+    if not is_short and (seconds % 60 or not 0 < seconds <= _LONGEST_PERIOD):
         raise invalid(
-            f"The parameter Period must be 10, 20, 30 or a multiple of 60, not {seconds}: Sagehen "
-            "keeps no finer samples."
-        )
-    if seconds not in FINE_PERIODS and (seconds % 60 or not 0 < seconds <= _LONGEST_PERIOD):
-        raise invalid(
-            "The parameter Period must be 10, 20, 30 or a multiple of 60, and at most a year: it "
-            f"is {seconds} seconds."
+            "The parameter Period must be 1, 5, 10, 20, 30 or a multiple of 60, and at most a "
+            f"year: it is {seconds} seconds."
         )
     return seconds
 

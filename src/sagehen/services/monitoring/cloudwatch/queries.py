@@ -28,6 +28,8 @@ class Query:
 
     id: str
     label: str
+    default_label: str
+    """of a query without a Label"""
     is_returned: bool
     period: int
     """seconds"""
@@ -60,7 +62,9 @@ def read_queries(
         if "MetricStat" not in entry and "Expression" not in entry:
             # CloudWatch's own message ends with a newline, too.
             raise refused(f"The parameter {member}.member.{number}.MetricStat is required.\n")
-    queries = [_query(entry, shortest, member) for entry in entries]
+    stats = [entry["MetricStat"] for entry in entries if "MetricStat" in entry]
+    differing = [name for name in ("Stat", "Period") if len({stat[name] for stat in stats}) > 1]
+    queries = [_query(entry, shortest, member, differing) for entry in entries]
     if len({query.id for query in queries}) < len(queries):
         raise refused(f"The values for parameter id in {member} are not unique.")
     if not any(query.is_returned for query in queries):
@@ -68,7 +72,8 @@ def read_queries(
     return queries
 
 
-def _query(entry: Mapping[str, Any], shortest: int, member: str) -> Query:
+def _query(entry: Mapping[str, Any], shortest: int, member: str, differing: Sequence[str]) -> Query:
+    """`differing` are the members of MetricStat that label a metric besides its name."""
     query_id = entry["Id"]
     if not _ID.fullmatch(query_id):
         raise refused(
@@ -83,14 +88,17 @@ def _query(entry: Mapping[str, Any], shortest: int, member: str) -> Query:
         return Query(
             id=query_id,
             label=entry.get("Label", query_id),
+            default_label=query_id,
             is_returned=entry.get("ReturnData", True),
             period=check_period(entry["Period"]) if "Period" in entry else shortest,
             expression=entry["Expression"],
         )
-    return _of_metric(query_id, entry, member)
+    return _of_metric(query_id, entry, member, differing)
 
 
-def _of_metric(query_id: str, entry: Mapping[str, Any], member: str) -> Query:
+def _of_metric(
+    query_id: str, entry: Mapping[str, Any], member: str, differing: Sequence[str]
+) -> Query:
     metric_stat = entry["MetricStat"]
     metric = metric_stat["Metric"]
     for name in ("Namespace", "MetricName"):
@@ -102,9 +110,13 @@ def _of_metric(query_id: str, entry: Mapping[str, Any], member: str) -> Query:
             "supported."
         )
     path = f"{member}.{query_id}.MetricStat.Metric.Dimensions"
+    default_label = " ".join(
+        [metric["MetricName"], *(f"{metric_stat[name]}" for name in differing)]
+    )
     return Query(
         id=query_id,
-        label=entry.get("Label", metric["MetricName"]),
+        label=entry.get("Label", default_label),
+        default_label=default_label,
         is_returned=entry.get("ReturnData", True),
         period=check_period(metric_stat["Period"]),
         metric=Series(
@@ -123,6 +135,7 @@ def metric_query(definition: Mapping[str, Any]) -> Query:
     return Query(
         id="metric",
         label=definition["MetricName"],
+        default_label=definition["MetricName"],
         is_returned=True,
         period=definition["Period"],
         metric=Series(definition["Namespace"], definition["MetricName"], dimensions),

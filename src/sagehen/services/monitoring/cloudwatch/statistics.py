@@ -1,5 +1,6 @@
 """GetMetricStatistics: one metric's values by period."""
 
+import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from sagehen.frame.context import RequestContext
 from sagehen.frame.statistics import Series, Statistics
 from sagehen.services.monitoring.cloudwatch.errors import combination, invalid, over_limit
 from sagehen.services.monitoring.cloudwatch.metrics import (
+    FINEST_PERIOD,
     STATISTICS,
     check_period,
     is_statistic,
@@ -71,15 +73,14 @@ def _window(params: dict[str, Any]) -> Window:
     if start >= end:
         raise invalid("The parameter StartTime must be less than the parameter EndTime.")
     period = check_period(params["Period"])
-    window = Window.covering(start.timestamp(), end.timestamp(), period)
-    requested = -(-(window.end - window.start) // period)
+    requested = math.ceil((end - start).total_seconds() / period)
     if requested > MAX_DATAPOINTS:
         raise combination(
             f"You have requested up to {requested:,} datapoints, which exceeds the limit of "
             f"{MAX_DATAPOINTS:,}. You may reduce the datapoints requested by increasing Period, "
             "or decreasing the time range."
         )
-    return window
+    return Window.covering(start.timestamp(), end.timestamp(), max(period, FINEST_PERIOD))
 
 
 def _slots(

@@ -56,7 +56,7 @@ def log_route(context: LogContext) -> Route:
     async def answer(request: Request) -> Response:
         try:
             asked = msgspec.json.decode(await request.body(), type=NodeRequest)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             return Response(str(error), 400)
         found = await threads.run(lambda: answer_request(context, asked))
         return Response(msgspec.json.encode(found), media_type="application/json")

@@ -14,6 +14,7 @@ __all__ = [
     "CountsKey",
     "GatewayReport",
     "InFlightTotals",
+    "LastError",
     "LimitHits",
     "Observations",
     "VariantCounts",
@@ -118,6 +119,15 @@ class InFlightTotals(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class LastError(msgspec.Struct, frozen=True):
+    """The last error of a variant's container that a caller got."""
+
+    at: Annotated[float, msgspec.Meta(ge=0)]
+    """seconds since the epoch"""
+    status: int
+    message: Annotated[str, msgspec.Meta(max_length=1000)]
+
+
 class VariantPresence(msgspec.Struct, frozen=True, kw_only=True):
     """Requests in flight and queued for one variant."""
 
@@ -141,6 +151,7 @@ class _VariantReport(VariantCounts, frozen=True, kw_only=True):
         default=InFlightTotals(), name="ConcurrentRequestsPerModel"
     )
     queued: InFlightTotals = msgspec.field(default=InFlightTotals(), name="QueuedRequests")
+    last_error: LastError | None = msgspec.field(default=None, name="LastError")
 
     @property
     def key(self) -> CountsKey:
@@ -280,6 +291,17 @@ class Observations:
                 known = sums.get(variant_key)
                 sums[variant_key] = presence if known is None else known + presence
         return sums
+
+    def last_errors(self) -> dict[VariantKey, LastError]:
+        """The last error of each variant that gateways still know."""
+        last: dict[VariantKey, LastError] = {}
+        for variants in self._reports.values():
+            for key, report in variants.items():
+                variant_key = (key.endpoint, key.variant)
+                error, known = report.last_error, last.get(variant_key)
+                if error is not None and (known is None or known.at < error.at):
+                    last[variant_key] = error
+        return last
 
     def _reporting(self) -> Iterator[tuple[str, tuple[float, dict[CountsKey, VariantPresence]]]]:
         earliest = self._clock.monotonic() - SILENT_SECONDS

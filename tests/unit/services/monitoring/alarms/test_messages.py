@@ -24,6 +24,7 @@ def test_the_message_of_an_alarm(alarms):
         "Region": "US East (N. Virginia)",
         "AlarmArn": ARN,
         "OldStateValue": "INSUFFICIENT_DATA",
+        "ActionExecutedAfterMuteWindow": False,
         "OKActions": [],
         "AlarmActions": [TOPIC],
         "InsufficientDataActions": [],

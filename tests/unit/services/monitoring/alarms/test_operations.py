@@ -78,6 +78,7 @@ def test_putting_again_replaces_everything_but_the_state(alarms):
             "The value P9 for parameter ExtendedStatistic is not supported.",
         ),
         ({"Period": 15}, "ValidationError", "must be 10, 20, 30 or a multiple of 60"),
+        ({"Period": 5}, "ValidationError", "must be 10, 20, 30 or a multiple of 60"),
         ({"Period": 61}, "ValidationError", "multiple of 60"),
         ({"DatapointsToAlarm": 2}, "ValidationError", "less than or equal to EvaluationPeriods"),
         ({"Period": 600, "EvaluationPeriods": 145}, "ValidationError", "more than a day"),
@@ -169,6 +170,7 @@ def expression(text, **more):
         ([metric("m1"), expression("m1 +")], "cannot be read"),
         ([metric("m1", AccountId="1"), expression("m1")], "AccountId"),
         ([metric("m1", 15), expression("m1", Period=15)], "Period"),
+        ([metric("m1", 1), expression("m1", Period=1)], "must be 10, 20, 30"),
     ],
 )
 def test_expressions_that_are_refused(alarms, queries, words):
@@ -336,10 +338,14 @@ def test_tags(alarms):
     alarms.TagResource(ResourceARN=arn, Tags=[{"Key": "b", "Value": ""}])
     alarms.UntagResource(ResourceARN=arn, TagKeys=["a"])
     assert alarms.ListTagsForResource(ResourceARN=arn)["Tags"] == [{"Key": "b", "Value": ""}]
-    for unknown in (f"{ARN}x", "arn:aws:sns:us-east-1:000000000000:a", "a"):
+    for unknown in ("arn:aws:sns:us-east-1:000000000000:a", "a"):
         assert alarms.refuses("ListTagsForResource", ResourceARN=unknown)[0] == (
             "ResourceNotFoundException"
         )
+    alarms.DeleteAlarms(AlarmNames=["a"])
+    assert alarms.ListTagsForResource(ResourceARN=arn)["Tags"] == []
+    tag = {"ResourceARN": arn, "Tags": [{"Key": "b", "Value": ""}]}
+    assert alarms.refuses("TagResource", **tag)[0] == "ResourceNotFoundException"
 
 
 def test_pages_of_history(alarms):

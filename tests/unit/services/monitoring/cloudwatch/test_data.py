@@ -15,7 +15,7 @@ def test_several_metrics_at_once(filled):
     first, second, third = answer["MetricDataResults"]
     assert first == {
         "Id": "m1",
-        "Label": "m",
+        "Label": "m Sum",
         "Timestamps": [NOON + minute * MINUTE for minute in range(5)],
         "Values": [0, 1, 2, 3, 4],
         "StatusCode": "Complete",
@@ -36,6 +36,18 @@ def test_the_newest_come_first_unless_asked_otherwise(filled):
 def test_periods_and_percentiles(filled):
     assert values(filled.GetMetricData(**ask(query(Period=180)))) == {"m1": [3, 7]}
     assert values(filled.GetMetricData(**ask(query(Stat="p100", Period=180)))) == {"m1": [2, 4]}
+
+
+def test_shortest_periods_in_expressions(cloudwatch):
+    fine = [{"MetricName": "m", "Value": 20.0, "Timestamp": NOON, "StorageResolution": 1}]
+    cloudwatch.PutMetricData(Namespace="Mine", MetricData=fine)
+    rates = [expression("e1", "m1 / PERIOD(m1)"), expression("e2", "FILL(m1, 0)")]
+    asked = ask(query(Period=1), *rates, EndTime=NOON + MINUTE)
+    assert values(cloudwatch.GetMetricData(**asked)) == {
+        "m1": [20],
+        "e1": [2],
+        "e2": [20, 0, 0, 0, 0, 0],
+    }
 
 
 def test_units(cloudwatch):

@@ -1,11 +1,15 @@
 """Arithmetic over metrics."""
 
+import statistics
+import time
 from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 
 from sagehen.services.monitoring.cloudwatch.expressions import evaluator
+from sagehen.services.monitoring.cloudwatch.expressions.functions import FUNCTIONS
+from sagehen.services.monitoring.cloudwatch.expressions.values import TimeSeries
 from support.metric_queries import NOON, ask, expression, query, values
 
 BIG = 2.0**1023 + (2.0**1023 - 2.0**971)
@@ -286,3 +290,18 @@ def test_periods_of_ten_seconds(cloudwatch):
         "e1": [1, 11, 0, 31],
         "m1": [1, 11, 31],
     }
+
+
+def test_deviations_are_those_of_the_population_and_quick():
+    series = {second: [second % 7, second % 11, 1e9, 0.1] for second in range(20_000)}
+    arrays = [
+        TimeSeries("", {second: values[one] for second, values in series.items()}, 60)
+        for one in range(4)
+    ]
+    began = time.perf_counter()
+    result = FUNCTIONS["STDDEV"][2](None, [arrays])
+    taken = time.perf_counter() - began
+    began = time.perf_counter()
+    expected = {second: statistics.pstdev(values) for second, values in series.items()}
+    assert result.points == pytest.approx(expected)
+    assert taken < (time.perf_counter() - began) / 2

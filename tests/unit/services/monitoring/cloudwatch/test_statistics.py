@@ -117,7 +117,6 @@ def test_a_metric_that_is_not_there_has_no_points(cloudwatch):
         ),
         ({"StartTime": NOON + 99 * MINUTE}, "InvalidParameterValue", "StartTime must be less"),
         ({"Period": 90}, "InvalidParameterValue", "multiple of 60"),
-        ({"Period": 5}, "InvalidParameterValue", "keeps no finer samples"),
         ({"Period": 86_400 * 400}, "InvalidParameterValue", "at most a year"),
         ({"Statistics": ["Median"]}, "ValidationError", "enum value set"),
         ({"Unit": "Litres"}, "ValidationError", "enum value set"),
@@ -157,6 +156,37 @@ def test_as_many_points_as_there_may_be(cloudwatch):
     cloudwatch.put("m", 1)
     asked = ask(EndTime=NOON + 1440 * MINUTE)
     assert len(cloudwatch.GetMetricStatistics(**asked)["Datapoints"]) == 1
+
+
+def test_a_day_in_minutes_from_within_a_minute(cloudwatch):
+    cloudwatch.put("m", 1)
+    half = timedelta(seconds=30)
+    day = {"StartTime": NOON - half, "EndTime": NOON - half + 1440 * MINUTE}
+    assert len(cloudwatch.GetMetricStatistics(**ask(**day))["Datapoints"]) == 1
+    day["EndTime"] += timedelta(seconds=1)
+    told = cloudwatch.refuses("GetMetricStatistics", **ask(**day))
+    assert "1,441 datapoints" in told[1]
+
+
+@pytest.mark.parametrize("period", [1, 5])
+def test_shortest_periods_have_the_finest_points_that_are_kept(cloudwatch, period):
+    second = timedelta(seconds=1)
+    fine = [{"MetricName": "f", "Value": float(number), "Timestamp": NOON + number * second,
+             "StorageResolution": 1} for number in range(20)]  # fmt: skip
+    cloudwatch.PutMetricData(Namespace="Mine", MetricData=fine)
+    cloudwatch.put("m", 7)
+    short = {"MetricName": "f", "Period": period, "EndTime": NOON + MINUTE}
+
+    def points(**changes):
+        answer = cloudwatch.GetMetricStatistics(**ask(**{**short, **changes}))
+        return [(point["Timestamp"], point.get("Sum")) for point in answer["Datapoints"]]
+
+    later = NOON + 10 * second
+    assert points(Statistics=["Sum"]) == [(NOON, 45), (later, 145)]
+    assert points(Statistics=None, ExtendedStatistics=["p9"]) == [(NOON, None), (later, None)]
+    assert points(MetricName="m", Statistics=["Sum"]) == [(NOON, 7)]
+    long = ask(**{**short, "EndTime": NOON + 1441 * period * second})
+    assert "1,441" in cloudwatch.refuses("GetMetricStatistics", **long)[1]
 
 
 def test_more_sketches_than_are_read(cloudwatch, monkeypatch):

@@ -80,6 +80,23 @@ def test_gateways_add_up_and_a_new_report_takes_the_place_of_the_last(
     assert total.invocations_per_instance == 4.5
 
 
+def error_report(gateway: str, at: float, message: str) -> GatewayReport:
+    error = {"at": at, "status": 500, "message": message}
+    variant = {"endpoint": "Houses", "variant": "AllTraffic", "LastError": error}
+    body = {"gateway": gateway, "variants": [variant]}
+    return msgspec.json.decode(msgspec.json.encode(body), type=GatewayReport)
+
+
+def test_of_the_gateways_last_errors_the_latest_is_told(observations: Observations) -> None:
+    assert observations.last_errors() == {}
+    observations.record(error_report("1", 5.0, "early"))
+    observations.record(error_report("2", 9.0, "late"))
+    observations.record(error_report("1", 7.0, "between"))
+    assert observations.last_errors()[KEY].message == "late"
+    observations.record(report("2", variants=(("Houses", 4),)))
+    assert observations.last_errors()[KEY].message == "between"
+
+
 def test_a_gateway_that_died_still_counts(observations: Observations) -> None:
     observations.record(report("1", variants=(("Houses", 3),)))
     observations.record(report("2", variants=(("Houses", 1),)))
