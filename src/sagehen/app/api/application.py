@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+from sqlalchemy.exc import OperationalError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sagehen.base.concurrency import first_of
@@ -45,6 +46,7 @@ from sagehen.services.s3.app import handle
 from sagehen.services.s3.forms.uploads import handle_form, is_form
 from sagehen.services.sagemaker import operations as sagemaker
 from sagehen.services.sagemaker.async_inference.invocations import invokes_asynchronously
+from sagehen.state.database import describe_outage
 from sagehen.state.deadlocks import retry_deadlocks
 from sagehen.wire.errors import AwsError
 from sagehen.wire.http import Request, Response, decompressed
@@ -151,9 +153,14 @@ class Application:
             return serialize_error(likely_model(request), None, error, request_id)
         except ClientGone:
             raise
-        except Unavailable as error:
-            model = likely_model(request)
-            error_response = AwsError("ServiceUnavailable", str(error), 503)
+        except (Unavailable, OperationalError) as error:
+            model, message = likely_model(request), describe_outage(error)
+            if isinstance(error, OperationalError):
+                extra = {"action": "state_away", "id": request_id}
+                log.warning("The state is away: %s", error, extra=extra)
+                if looks_like_link(request):  # which anybody may send
+                    message = "The state cannot be reached now. Try again later."
+            error_response = AwsError("ServiceUnavailable", message, 503)
             return serialize_error(model, None, error_response, request_id)
         except Exception:
             log.exception("An operation failed.", extra={"action": "answer", "id": request_id})
@@ -207,7 +214,11 @@ class Application:
                 if (model.service_name, operation.name) not in LINKED:
                     raise refusals.missing(error_family(service))
                 self._check_site(request)
-            call = replace(self._make_call(request_id), by_link=identity is None)
+            call = replace(
+                self._make_call(request_id),
+                by_link=identity is None,
+                trace_header=_trace_header(request),
+            )
             act = self._operations.get(model.service_name, {}).get(operation.name)
             if act is None:
                 raise not_implemented(model.service_name, operation.name)
@@ -220,6 +231,12 @@ class Application:
             return response
         except AwsError as error:
             return serialize_error(model, operation, error, request_id)
+
+
+def _trace_header(request: Request) -> str | None:
+    """Leaves out what later requests could not have as a header."""
+    header = request.headers.get("x-amzn-trace-id", "")
+    return header if header and header.isascii() and header.isprintable() else None
 
 
 async def _run_operation(

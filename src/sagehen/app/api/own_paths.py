@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import platform
+import time
 from collections.abc import Awaitable, Callable, Container, Sequence
 from typing import Protocol
 
@@ -25,7 +27,7 @@ from sagehen.app.api.status import (
     read_job_counts,
     read_transform_counts,
 )
-from sagehen.base.errors import Invalid, SagehenError, StateError
+from sagehen.base.errors import Invalid, SagehenError, StateError, Unavailable
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.own_paths.access import OwnSite
@@ -52,7 +54,7 @@ from sagehen.services.sagemaker.hosting import (
     instance_store as instances,
 )
 from sagehen.services.sagemaker.hosting.records import EndpointRecord, InstanceRecord
-from sagehen.state.database import Database
+from sagehen.state.database import Database, describe_outage
 
 __all__ = ["ObservedAgent", "OwnPaths"]
 
@@ -116,6 +118,9 @@ class OwnPaths:
                 Route("/_sagehen/status", self.status),
                 Route("/_sagehen/internal/gateway", self.take_report, methods=["POST"]),
                 *other_routes,
+                # Below those of a cluster's control
+                Route("/_sagehen/cluster", _not_in_cluster),
+                Route("/_sagehen/cluster/nodes/{id}/{verb}", _not_in_cluster, methods=["PUT"]),
             ],
             exception_handlers={HTTPException: _refused, OperationalError: _state_is_away},
         )
@@ -138,9 +143,14 @@ class OwnPaths:
         return json_answer(body, 200 if body["ready"] else 503)
 
     async def metrics(self, _: Request) -> Response:
-        """Returns Prometheus metrics, without the agent's while it is away."""
-        snapshot = await self._observe()
-        return Response(expose(snapshot.measured), media_type=CONTENT_TYPE_LATEST)
+        """Returns Prometheus metrics, without the agent's while it is away, and the server's own
+        alone while the database is."""
+        try:
+            seconds = await asyncio.to_thread(self._query_seconds)
+            measured = merged((await self._observe()).measured, _measure_server(seconds))
+        except (OperationalError, Unavailable):  # Unavailable: all connections wait for it
+            measured = _measure_server(None)
+        return Response(expose(measured), media_type=CONTENT_TYPE_LATEST)
 
     async def status(self, _: Request) -> Response:
         server = {"version": __version__, "state": self._database.damage or "ok"}
@@ -159,7 +169,7 @@ class OwnPaths:
             report = msgspec.json.decode(
                 await whole_body(request, LARGEST_REPORT_BYTES), type=GatewayReport
             )
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             return json_answer({"message": f"This is not a gateway's report: {error}"}, 400)
         except Invalid as error:
             return json_answer({"message": str(error)}, 413)
@@ -189,6 +199,7 @@ class OwnPaths:
             endpoints=records,
             instances=instance_records,
             totals=totals,
+            last_errors=observations.last_errors(),
             measured=measured,
             queues=queues,
             jobs=jobs,
@@ -244,11 +255,28 @@ class OwnPaths:
             records = endpoints.all(connection), instances.all(connection)
             return *records, by_name, jobs, transforms, read_scaling(connection)
 
+    def _query_seconds(self) -> float:
+        began = time.perf_counter()
+        with self._database.read() as connection:
+            connection.execute(text("SELECT 1"))
+        return time.perf_counter() - began
+
     def _check_state(self) -> None:
         with self._database.read() as connection:
             connection.execute(text("SELECT 1"))
         if self._database.damage is not None:
             raise StateError(self._database.damage)
+
+
+def _measure_server(query_seconds: float | None) -> Measured:
+    """`query_seconds`: None while the database does not answer."""
+    measured: dict[str, dict[tuple[str, ...], float]] = {
+        "BuildInfo": {(__version__, platform.python_version()): 1},
+        "DatabaseUp": {(): float(query_seconds is not None)},
+    }
+    if query_seconds is not None:
+        measured["DatabaseResponseTime"] = {(): query_seconds}
+    return measured
 
 
 async def _refused(request: Request, error: Exception) -> Response:
@@ -262,8 +290,15 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _state_is_away(request: Request, error: Exception) -> Response:
     assert isinstance(error, OperationalError)
     log.warning("The state is away: %s", error.orig, extra={"action": "state_away"})
-    reason = str(error.orig).strip().partition("\n")[0]
-    return json_answer({"message": f"The state cannot be reached now: {reason}"}, 503)
+    return json_answer({"message": describe_outage(error)}, 503)
+
+
+async def _not_in_cluster(_: Request) -> Response:
+    message = (
+        "This server is not in a cluster. Start one: sagehen up --cluster state "
+        "(docs/howto/cluster.md)."
+    )
+    return json_answer({"message": message}, 404)
 
 
 async def _fault(check: Callable[[], Awaitable[None]]) -> str | None:
@@ -272,6 +307,10 @@ async def _fault(check: Callable[[], Awaitable[None]]) -> str | None:
             await check()
     except TimeoutError:
         return f"It did not answer within {AGENT_TIMEOUT_SECONDS:g} s."
-    except (SagehenError, SQLAlchemyError) as error:
+    except SQLAlchemyError as error:
+        # Anybody may ask for the health: not everybody should learn the database's address.
+        log.warning("The state is away: %s", error, extra={"action": "state_away"})
+        return "It cannot be reached now; the log of control says why."
+    except SagehenError as error:
         return str(error)
     return None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
 from sqlalchemy import Connection
 
 from sagehen.base.settings.inference_service import InferenceServiceSettings
@@ -18,7 +19,11 @@ from sagehen.services.inference_service import (
 )
 from sagehen.services.inference_service.service import undeclared_reason
 from sagehen.services.monitoring.prometheus.exposition import Measured
-from sagehen.services.monitoring.prometheus.gateway_totals import VariantCounts, VariantKey
+from sagehen.services.monitoring.prometheus.gateway_totals import (
+    LastError,
+    VariantCounts,
+    VariantKey,
+)
 from sagehen.services.sagemaker.async_inference.records import EndpointQueue
 from sagehen.services.sagemaker.hosting.records import (
     Deployment,
@@ -98,6 +103,7 @@ class Snapshot:
     jobs: JobCounts = field(default_factory=JobCounts)
     transforms: JobCounts = field(default_factory=JobCounts)
     services: Sequence[ServiceStatus] = ()
+    last_errors: Mapping[VariantKey, LastError] = field(default_factory=dict)
     scaling: Mapping[VariantKey, Sequence[ScalingStatus]] = field(default_factory=dict)
     describe_image: Callable[[str], str | None] = lambda image: None
     """says which libraries stand in for an image's"""
@@ -143,7 +149,7 @@ def _endpoint(
         "queue": _queue(shown, snapshot.queues.get(endpoint.name)),
         "leaving": leaving,
         "variants": [
-            _variant(record, groups[shown.deployment_id, record.name], endpoint.name, snapshot)
+            _variant(record, groups[shown.deployment_id, record.name], endpoint, snapshot)
             | {"shadow": record is shown.shadow, "desired": desired[record.name]}
             for record in shown.all_variants
         ]
@@ -200,10 +206,14 @@ def _queue(shown: Deployment | None, queue: EndpointQueue | None) -> dict[str, A
 def _variant(
     variant: VariantPlan,
     instances: Sequence[InstanceRecord],
-    endpoint_name: str,
+    endpoint: EndpointRecord,
     snapshot: Snapshot,
 ) -> dict[str, Any]:
-    counts = snapshot.totals.get((endpoint_name, variant.name), VariantCounts())
+    key = (endpoint.name, variant.name)
+    counts = snapshot.totals.get(key, VariantCounts())
+    error = snapshot.last_errors.get(key)
+    if error is not None and error.at < endpoint.created_at:
+        error = None  # of an endpoint that had the name before
     latency = counts.model_latency
     described = [_instance(instance, snapshot.measured) for instance in instances]
     serving = [instance for instance in instances if instance.state is InstanceState.IN_SERVICE]
@@ -213,18 +223,18 @@ def _variant(
         "weight": variant.weight,
         "multi_model": variant.multi_model,
         "in_service": len(serving),
+        "starts_on_demand": variant.starts_on_demand,
         "invocations": counts.invocations,
         "errors_4xx": counts.errors_4xx,
         "errors_5xx": counts.errors_5xx,
+        "last_error": None if error is None else msgspec.structs.asdict(error),
         "mean_latency_milliseconds": _ratio(latency.sum / 1000, latency.count),
         "p50_latency_milliseconds": _milliseconds(latency.quantile(0.5)),
         "p99_latency_milliseconds": _milliseconds(latency.quantile(0.99)),
         "cache_hit_ratio": _ratio(counts.cache_hits, counts.cache_lookups),
         "libraries": _libraries(variant, snapshot),
         "memory_bytes": _sum(described, "memory_bytes"),
-        "scaling": [
-            asdict(status) for status in snapshot.scaling.get((endpoint_name, variant.name), ())
-        ],
+        "scaling": [asdict(status) for status in snapshot.scaling.get(key, ())],
         "loaded_models": _sum(described, "loaded_models"),
         "instances": described,
     }

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from sagehen.base.clock import Clock
-from sagehen.base.errors import NotFound
+from sagehen.base.errors import CommitUnknown, NotFound
+from sagehen.base.retry import AWAY
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import ArnMaker
 from sagehen.services.inference_service import service_store as inference_services
@@ -42,6 +44,8 @@ from sagehen.wire.services import service as service_model
 from sagehen.wire.validation.validate import validate
 
 __all__ = ["Accepted", "Counts", "JobIntake", "JobRequest"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,10 +196,11 @@ class JobIntake:
         await asyncio.to_thread(self._put, service, job, inline)
         try:
             accepted = await self._writes.join(admit)
-        except (Refused, NotFound):
+        except CommitUnknown:
+            raise  # the job may have been made
+        except Exception:
             await asyncio.to_thread(self._remove_input, service, job, inline)
             raise
-        # After other errors, the job may have been made.
         if accepted.job_name != job.job_name:
             await asyncio.to_thread(self._remove_input, service, job, inline)
         return accepted
@@ -223,8 +228,13 @@ class JobIntake:
             raise Failed(str(error)) from error
 
     def _remove_input(self, service: Service, job: InferenceJobRecord, inline: InlineInput) -> None:
+        """Does not raise: the request has another outcome to report."""
         key = inline_key(job.job_name, inline.file_name)
-        self._objects.delete(service.settings.s3_bucket or "", [key])
+        try:
+            self._objects.delete(service.settings.s3_bucket or "", [key])
+        except AWAY as error:
+            extra = {"action": "remove_input", "key": key}
+            log.warning("The input of a request that made no job stays: %s", error, extra=extra)
 
     def _remember(
         self, connection: Connection, stage: str, request: JobRequest, accepted: Accepted

@@ -1,5 +1,8 @@
 """The errors of SageMaker's operations, in its own words where these are known."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from sagehen.wire.errors import AwsError
 
 __all__ = [
@@ -9,6 +12,7 @@ __all__ = [
     "not_built",
     "over_limit",
     "quota_exceeded",
+    "refuse_unbuilt",
     "refused",
 ]
 
@@ -21,6 +25,14 @@ def refused(message: str) -> AwsError:
 def not_built(feature: str) -> AwsError:
     """Refuses a feature that Sagehen does not have, rather than ignore it."""
     return refused(f"Not implemented by Sagehen yet: {feature}.")
+
+
+def refuse_unbuilt(params: Mapping[str, Any], unbuilt: Mapping[str, str]) -> None:
+    """Raises AwsError for members of features that Sagehen does not have: `unbuilt`, by member."""
+    for member, feature in unbuilt.items():
+        # An empty list asks for nothing; an empty structure may ask for defaults.
+        if member in params and params[member] != []:
+            raise not_built(feature)
 
 
 def missing(kind: str, arn: str) -> AwsError:

@@ -240,7 +240,7 @@ def _name(request: OwnPathRequest) -> str:
 def _decode(body: bytes) -> _Put:
     try:
         return msgspec.json.decode(body, type=_Put)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise Invalid(f"The request body is not a valid stack: {error}.") from error
 
 

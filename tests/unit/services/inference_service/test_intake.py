@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from sagehen.base.errors import CommitUnknown, StateFull
 from sagehen.services.s3.storage.records import ListingQuery
+from sagehen.state.group_commit import GroupCommit
 
 BODY = {"type": "model_a", "parameters": {"a": 1}}
 
@@ -61,6 +63,23 @@ def test_all_at_once_with_an_input_that_is_put_by_itself(make_house):
     assert count(house) == 1
     found = house.objects.list_page("bucket", ListingQuery(limit=10)).objects
     assert [one.key for one in found] == [f"input/{house.newest()}/input.txt"]
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"), [(CommitUnknown("unknown"), True), (StateFull("full"), False)]
+)
+def test_input_stays_unless_certainly_no_job_was_made(house, monkeypatch, error, kept):
+    join = GroupCommit.join
+
+    async def lose_answer(writes, admit):
+        if "inline" in admit.keywords:
+            return await join(writes, admit)  # which finds that the input needs a file
+        raise error
+
+    monkeypatch.setattr(GroupCommit, "join", lose_answer)
+    house.post({**BODY, "input": "x" * 50_000})
+    found = house.objects.list_page("bucket", ListingQuery(limit=10)).objects
+    assert bool(found) is kept
 
 
 def test_another_body_is_refused(house):

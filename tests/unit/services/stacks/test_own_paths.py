@@ -135,6 +135,7 @@ def test_a_name_that_is_none(house, name):
         b"{}",
         b'{"version": -1}',
         b'{"version": 0, "holder": "", "who": "w", "content": {}}',
+        b'{"version": 0, "holder": "\xff", "who": "w", "content": {}}',
         b'{"version": 0, "holder": "h", "who": "w", "content": []}',
         b'{"version": 0, "holder": "h", "who": "w", "content": {}, "claim_seconds": 1e9}',
         b'{"version": 0, "holder": "h", "who": "w", "content": {}, "more": 1}',

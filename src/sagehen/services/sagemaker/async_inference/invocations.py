@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import msgspec
+from sqlalchemy.exc import OperationalError
 from starlette.types import Receive, Scope, Send
 
 from sagehen.base.clock import Clock
@@ -22,6 +23,7 @@ from sagehen.frame.asgi import BodyBudget, BodyTooLarge, ClientGone, request_hea
 from sagehen.frame.s3_locations import parse_location
 from sagehen.services.sagemaker.async_inference.intake import AsyncIntake, NewRequest
 from sagehen.services.sagemaker.async_inference.records import AsyncRequest
+from sagehen.state.database import describe_outage
 from sagehen.wire.errors import AwsError, unavailable, validation_error
 from sagehen.wire.http import Request, Response
 from sagehen.wire.serialize import serialize_error
@@ -182,8 +184,9 @@ class AsyncInvocations:
             raise
         except BodyTooLarge:
             raise validation_error(_TOO_LARGE) from None
-        except Unavailable as error:
-            raise unavailable(str(error)) from None
+        except (Unavailable, OperationalError) as error:
+            log.warning("A request was not queued: %s", error, extra={"action": "queue"})
+            raise unavailable(describe_outage(error)) from None
         except Exception:
             log.exception("A request was not queued.", extra={"action": "queue", "id": request_id})
             raise AwsError(

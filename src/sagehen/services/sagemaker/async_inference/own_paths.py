@@ -77,7 +77,7 @@ class AsyncPaths:
     def _redrive(self, request: OwnPathRequest) -> dict[str, Any]:
         try:
             redrive = msgspec.json.decode(request.body or b"{}", type=_Redrive)
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             raise Invalid(f"The body is not what can be redriven: {error}.") from error
         if not 1 <= redrive.limit <= LARGEST_PAGE:
             raise Invalid(f"limit must be a number from 1 to {LARGEST_PAGE}.")

@@ -83,10 +83,13 @@ class AsyncQueues:
     def failures(self, name: str, after: int, limit: int) -> dict[str, Any]:
         """Returns a page of failed, expired and cancelled requests, oldest first.
 
-        `next` is the `after` of the next page, or None.
+        `next` is the `after` of the next page, or None. Those of a deleted endpoint are kept for a
+        while. Raises NotFound for a name without an asynchronous endpoint or failures.
         """
         with self._database.read() as connection:
             page = async_requests.failures(connection, name, after, limit + 1)
+            if not page:
+                _endpoint(connection, name)
             described = [_describe(request) for request in page[:limit]]
         more = len(page) > limit
         return {"failures": described, "next": described[-1]["sequence"] if more else None}

@@ -17,7 +17,7 @@ from sagehen.frame.images import (
 )
 from sagehen.frame.offline_results.definition import OfflineResults, read_offline_results
 from sagehen.frame.routes import ExecutionMode
-from sagehen.services.sagemaker.errors import not_built, refused
+from sagehen.services.sagemaker.errors import not_built, refuse_unbuilt, refused
 from sagehen.services.sagemaker.hosting.model_data import check_model_data
 from sagehen.services.sagemaker.image_versions import check_versions
 
@@ -104,7 +104,10 @@ _UNBUILT = {
     "AdditionalModelDataSources": "additional model data sources (AdditionalModelDataSources)",
     "ContainerMetricsConfig": "container metrics (ContainerMetricsConfig)",
 }
-_UNBUILT_SOURCE = ("HubAccessConfig", "ManifestS3Uri", "ETag", "ManifestEtag")
+_UNBUILT_SOURCE = {
+    member: f"ModelDataSource.S3DataSource.{member}"
+    for member in ("HubAccessConfig", "ManifestS3Uri", "ETag", "ManifestEtag")
+}
 
 
 def containers_of(definition: dict[str, Any]) -> list[dict[str, Any]]:
@@ -158,12 +161,13 @@ def _check_scale_from_zero(containers: Sequence[_Container]) -> None:
 
 
 def container_specs(
-    definition: dict[str, Any], versions: Mapping[str, str]
+    definition: dict[str, Any], versions: Mapping[str, str], isolated: bool = False
 ) -> tuple[ContainerSpec, ...]:
-    """Returns what to run; `versions` are ETags by address."""
+    """Returns what to run; `versions` are ETags by address. Containers have no network if either
+    the model's EnableNetworkIsolation or `isolated`, that of the endpoint config, is true."""
     containers = containers_of(definition)
     named = zip(hostnames(containers), containers, strict=True)
-    isolated = definition.get("EnableNetworkIsolation", False)
+    isolated = isolated or definition.get("EnableNetworkIsolation", False)
     return tuple(_spec(hostname, container, versions, isolated) for hostname, container in named)
 
 
@@ -222,9 +226,7 @@ def _check_offline_results(mode: ExecutionMode, containers: Sequence[_Container]
 
 
 def _check_container(container: dict[str, Any]) -> None:
-    for member, feature in _UNBUILT.items():
-        if container.get(member):
-            raise not_built(feature)
+    refuse_unbuilt(container, _UNBUILT)
     if not container.get("Image"):
         raise refused(
             "Specify one of either Image and Model Data URL or ModelPackageName in container "
@@ -259,9 +261,7 @@ def _check_source(container: dict[str, Any]) -> None:
         raise refused("ModelDataSource needs an S3DataSource.")
     if container.get("Mode") == "MultiModel":
         raise refused("ModelDataSource cannot be used by a container of Mode MultiModel.")
-    for member in _UNBUILT_SOURCE:
-        if source.get(member):
-            raise not_built(f"ModelDataSource.S3DataSource.{member}")
+    refuse_unbuilt(source, _UNBUILT_SOURCE)
     if source["S3DataType"] == "S3Prefix" and source["CompressionType"] == "Gzip":
         raise refused("CompressionType Gzip needs S3DataType S3Object.")
 

@@ -82,11 +82,12 @@ def copy_config(
         AwsError: the config or a model is gone, or a model is now of another kind.
     """
     config = ENDPOINT_CONFIGS.get(call, connection, config_name)
+    isolated = config.definition.get("EnableNetworkIsolation", False)
     plans, used = [], []
     for variant in variants_of(config.definition):
         model = MODELS.get(call, connection, variant["ModelName"])
         used.append(model)
-        plans.append(plan_variant(variant, model, versions))
+        plans.append(plan_variant(variant, model, versions, isolated))
     check_shadow_models(config.definition, used)
     check_async_models(config.definition, used)
     check_offline_models(config.definition, used)

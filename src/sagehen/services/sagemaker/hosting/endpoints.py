@@ -67,14 +67,17 @@ def check_deployment_config(config: dict[str, Any] | None) -> None:
         return
     if "BlueGreenUpdatePolicy" in config and "RollingUpdatePolicy" in config:
         raise refused("Specify only one of BlueGreenUpdatePolicy and RollingUpdatePolicy.")
-    if "RollingUpdatePolicy" in config:
-        raise not_built("rolling updates (RollingUpdatePolicy)")
-    if config.get("AutoRollbackConfiguration", {}).get("Alarms"):
-        raise not_built("rollback on alarms (AutoRollbackConfiguration)")
     routing = config.get("BlueGreenUpdatePolicy", {}).get("TrafficRoutingConfiguration", {})
     kind = routing.get("Type", "ALL_AT_ONCE")
+    unbuilt = []
+    if "RollingUpdatePolicy" in config:
+        unbuilt.append("rolling updates (RollingUpdatePolicy)")
     if kind != "ALL_AT_ONCE":
-        raise not_built(f"updates that shift traffic in steps (TrafficRoutingConfiguration {kind})")
+        unbuilt.append(f"updates that shift traffic in steps (TrafficRoutingConfiguration {kind})")
+    if config.get("AutoRollbackConfiguration", {}).get("Alarms"):
+        unbuilt.append("rollback on alarms (AutoRollbackConfiguration)")
+    if unbuilt:
+        raise not_built(" and ".join(unbuilt))
     if "CanarySize" in routing or "LinearStepSize" in routing:
         raise refused("CanarySize and LinearStepSize do not go with Type ALL_AT_ONCE.")
 

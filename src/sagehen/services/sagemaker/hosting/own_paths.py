@@ -21,7 +21,7 @@ def start_route(demand: CallDemand) -> Route:
         try:
             body = await whole_body(request, LARGEST_MESSAGE_BYTES)
             demand.note_waiting(msgspec.json.decode(body, type=StartRequests))
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             return json_answer({"message": f"This is not a gateway's message: {error}"}, 400)
         except Invalid as error:
             return json_answer({"message": str(error)}, 413)

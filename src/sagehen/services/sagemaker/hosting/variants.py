@@ -8,7 +8,7 @@ from sagehen.base.errors import Invalid
 from sagehen.frame.instance_types import require_instance_type, serverless_type
 from sagehen.frame.routes import RoutingStrategy
 from sagehen.services.sagemaker.async_inference.config import check_async_config
-from sagehen.services.sagemaker.errors import not_built, refused
+from sagehen.services.sagemaker.errors import not_built, refuse_unbuilt, refused
 from sagehen.services.sagemaker.hosting.containers import (
     container_specs,
     containers_of,
@@ -129,7 +129,7 @@ def check_config(params: dict[str, Any]) -> None:
     check_shadow(params)
     check_async_config(params)
     check_serverless(params)
-    _refuse_unbuilt(params, _UNBUILT)
+    refuse_unbuilt(params, _UNBUILT)
     # EnableCapture defaults to true.
     if "DataCaptureConfig" in params and params["DataCaptureConfig"].get("EnableCapture", True):
         raise not_built("data capture (DataCaptureConfig with EnableCapture)")
@@ -157,9 +157,10 @@ def check_weights(weights: Iterable[float], shadow_weights: Iterable[float] = ()
 
 
 def plan_variant(
-    variant: dict[str, Any], model: ModelRecord, versions: Mapping[str, str]
+    variant: dict[str, Any], model: ModelRecord, versions: Mapping[str, str], isolated: bool
 ) -> VariantPlan:
-    """Returns a variant with its model copied; `versions` are ETags of model data by address."""
+    """Returns a variant with its model copied; `versions` are ETags of model data by address,
+    `isolated` is EnableNetworkIsolation of the endpoint config."""
     is_serverless = "ServerlessConfig" in variant
     longest = SERVERLESS_STARTUP_SECONDS if is_serverless else STARTUP_SECONDS
     startup = variant.get("ContainerStartupHealthCheckTimeoutInSeconds", longest)
@@ -176,7 +177,7 @@ def plan_variant(
         instance_type=instance_type,
         instance_count=0 if runs_no_model else count,
         weight=variant.get("InitialVariantWeight", 1.0),
-        containers=container_specs(model.definition, versions),
+        containers=container_specs(model.definition, versions, isolated),
         mode=execution_mode(model.definition),
         strategy=RoutingStrategy(
             variant.get("RoutingConfig", {}).get("RoutingStrategy", RoutingStrategy.RANDOM)
@@ -190,17 +191,26 @@ def plan_variant(
 
 
 def _check_variant(variant: dict[str, Any]) -> None:
-    _refuse_unbuilt(variant, _UNBUILT_OF_VARIANT)
+    refuse_unbuilt(variant, _UNBUILT_OF_VARIANT)
     name = variant["VariantName"]
+    if "ModelName" not in variant:
+        raise not_built(
+            f"inference components (variant {name} has no ModelName, so its models would be "
+            "inference components). Create a model and give its ModelName"
+        )
     if "ManagedInstanceScaling" in variant:
         raise refused("ManagedInstanceScaling is only supported for inference component endpoints.")
-    if "ModelName" not in variant:
-        raise not_built(f"an inference component endpoint (variant {name} has no ModelName)")
     if "ServerlessConfig" not in variant:
         _check_instances(variant)
-    strategy = variant.get("RoutingConfig", {}).get("RoutingStrategy", RoutingStrategy.RANDOM)
+    routing = variant.get("RoutingConfig", {})
+    strategy = routing.get("RoutingStrategy", RoutingStrategy.RANDOM)
     if strategy not in list(RoutingStrategy):
         raise not_built(f"the routing strategy {strategy}")
+    if "PrefixAwareRoutingConfig" in routing:
+        raise refused(
+            "PrefixAwareRoutingConfig goes only with the RoutingStrategy PREFIX_AWARE, which is "
+            f"not implemented by Sagehen yet; this one is {strategy}."
+        )
 
 
 def _check_instances(variant: dict[str, Any]) -> None:
@@ -211,13 +221,6 @@ def _check_instances(variant: dict[str, Any]) -> None:
         require_instance_type(variant["InstanceType"])
     except Invalid as error:
         raise refused(str(error)) from error
-
-
-def _refuse_unbuilt(params: dict[str, Any], unbuilt: dict[str, str]) -> None:
-    for member, feature in unbuilt.items():
-        # An empty list asks for nothing; an empty structure may ask for defaults.
-        if member in params and params[member] != []:
-            raise not_built(feature)
 
 
 def _weights(variants: Iterable[dict[str, Any]]) -> list[float]:

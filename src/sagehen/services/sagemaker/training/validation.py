@@ -9,7 +9,7 @@ from sagehen.frame.gpus import instance_fraction
 from sagehen.frame.images import find_launch, image_name, server_of_its_own
 from sagehen.frame.regular_expressions import compile_expression
 from sagehen.services.s3.storage.store import ObjectStore
-from sagehen.services.sagemaker.errors import not_built, refused
+from sagehen.services.sagemaker.errors import not_built, refuse_unbuilt, refused
 from sagehen.services.sagemaker.image_versions import check_versions
 from sagehen.services.sagemaker.job_arguments import check_bucket, check_input, check_instances
 
@@ -43,15 +43,11 @@ def _check_channel(channel: dict[str, Any]) -> None:
     if not name.strip("."):
         raise refused(f"A channel cannot be called {name!r}: it is to be the name of a folder.")
     source = channel["DataSource"]
-    for member, feature in _UNBUILT_SOURCES.items():
-        if source.get(member):
-            raise not_built(feature)
+    refuse_unbuilt(source, _UNBUILT_SOURCES)
     s3 = source.get("S3DataSource")
     if s3 is None:
         raise refused(f"The channel {name} needs a DataSource with an S3DataSource.")
-    for member, feature in _UNBUILT_CHANNELS.items():
-        if s3.get(member):
-            raise not_built(feature)
+    refuse_unbuilt(s3, _UNBUILT_CHANNELS)
     if s3["S3DataType"] == "Converse":
         raise not_built("conversations as input (S3DataType Converse)")
     if s3["S3DataType"] == "AugmentedManifestFile" and not s3.get("AttributeNames"):
@@ -74,6 +70,7 @@ _UNBUILT_RESOURCES = {
     "InstanceGroups": "heterogeneous clusters (ResourceConfig.InstanceGroups)",
     "InstancePreferences": "a choice of instance types (ResourceConfig.InstancePreferences)",
     "TrainingPlanArn": "training plans (ResourceConfig.TrainingPlanArn)",
+    "InstancePlacementConfig": "UltraServers (ResourceConfig.InstancePlacementConfig)",
 }
 _ROOT = "/opt/ml/"
 _TAKEN = ("code", "input", "model", "output")
@@ -86,7 +83,7 @@ def check_training_job(params: dict[str, Any], settings: Settings, objects: Obje
     Raises:
         AwsError: SageMaker would refuse them, or Sagehen cannot run them.
     """
-    _refuse_unbuilt(params, _UNBUILT)
+    refuse_unbuilt(params, _UNBUILT)
     _check_algorithm(params, settings)
     _check_resources(params.get("ResourceConfig", {}), settings)
     _check_times(params)
@@ -95,12 +92,6 @@ def check_training_job(params: dict[str, Any], settings: Settings, objects: Obje
     output = params["OutputDataConfig"]["S3OutputPath"]
     check_bucket("S3OutputPath", output, objects)
     check_channels(params, settings.region, objects)
-
-
-def _refuse_unbuilt(params: dict[str, Any], unbuilt: dict[str, str]) -> None:
-    for member, feature in unbuilt.items():
-        if params.get(member):
-            raise not_built(feature)
 
 
 def _check_algorithm(params: dict[str, Any], settings: Settings) -> None:
@@ -156,7 +147,13 @@ def _check_command(
 
 
 def _check_resources(resources: dict[str, Any], settings: Settings) -> None:
-    _refuse_unbuilt(resources, _UNBUILT_RESOURCES)
+    refuse_unbuilt(resources, _UNBUILT_RESOURCES)
+    for member in ("SelectedInstanceType", "SelectedInstanceCount"):
+        if member in resources:
+            raise refused(
+                f"ResourceConfig.{member} is read-only: DescribeTrainingJob returns it, and "
+                "CreateTrainingJob does not accept it."
+            )
     instance_type, count = resources.get("InstanceType"), resources.get("InstanceCount", 0)
     if instance_type is None or count < 1:
         raise refused("ResourceConfig needs an InstanceType and an InstanceCount of at least 1.")

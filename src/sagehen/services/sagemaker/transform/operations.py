@@ -56,4 +56,5 @@ def _stop(call: RequestContext, connection: Connection, name: str) -> None:
 
 
 def _not_found(name: str) -> AwsError:
-    return AwsError("ResourceNotFound", f"Could not find requested job with name: {name}")
+    # The model says ResourceNotFound; clients such as Airflow rely on what is answered.
+    return refused(f"Could not find requested job with name: {name}")

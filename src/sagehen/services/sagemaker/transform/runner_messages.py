@@ -161,6 +161,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
     records: int
     """answered, also of objects that are not finished"""
     input_bytes: int
+    """answered, also within objects that are neither gzip nor Parquet"""
     input_bytes_known: int
 
 

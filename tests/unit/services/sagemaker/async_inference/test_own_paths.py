@@ -276,6 +276,11 @@ async def test_one_failure_is_queued_again(house):
     assert (await house.ask("e/redrive", "POST", b'{"inference_id": "x"}'))[0] == 404
 
 
+async def test_a_body_that_is_no_text_is_refused(house):
+    status, told = await house.ask("e/redrive", "POST", b'{"inference_id": "\xff"}')
+    assert (status, told["message"][:20]) == (400, "The body is not what")
+
+
 async def test_an_endpoint_that_takes_no_requests_takes_none_again(house):
     house.fail("a")
     change(house.server, status=EndpointStatus.FAILED)

@@ -49,6 +49,8 @@ def test_only_asynchronous_endpoints_have_queues(queues, changed) -> None:
         queues.queue("gone")
     with pytest.raises(NotFound, match="real-time is not asynchronous"):
         queues.set_mode("real-time", QueueMode.PAUSED)
+    with pytest.raises(NotFound, match="There is no endpoint gone"):
+        queues.failures("gone", after=0, limit=10)
     assert changed == []
 
 

@@ -156,7 +156,7 @@ def test_model_data_is_optional(server):
 
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/", "https://host/key"])
 def test_address_of_no_object(server, refusal, url):
-    assert "is not the address of an S3 object" in refusal(
+    assert "is not the address of an object in S3" in refusal(
         lambda: create_with(server, ModelDataUrl=url)
     )
 

@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from support.endpoints import stored
+
 ARN = "arn:aws:sagemaker:us-east-1:000000000000:endpoint-config/"
 
 
@@ -133,10 +135,19 @@ def test_variants_that_are_not_built(server, refusal, member, value):
     assert said.startswith("Not implemented by Sagehen yet: ")
 
 
-def test_inference_component_endpoints_are_not_built(server, refusal):
-    variant = server.variant()
+@pytest.mark.parametrize("members", [{}, {"ManagedInstanceScaling": {"Status": "ENABLED"}}])
+def test_inference_component_endpoints_are_not_built(server, refusal, members):
+    variant = server.variant(**members)
     del variant["ModelName"]
-    assert "inference component endpoint" in refusal(lambda: server.config("c", variant))
+    message = refusal(lambda: server.config("c", variant))
+    assert message.startswith("Not implemented by Sagehen yet: inference components")
+
+
+def test_prefix_aware_routing_config_needs_its_strategy(server, refusal):
+    routing = {"RoutingStrategy": "RANDOM", "PrefixAwareRoutingConfig": {}}
+    variant = server.variant(RoutingConfig=routing)
+    message = refusal(lambda: server.config("c", variant))
+    assert message.startswith("PrefixAwareRoutingConfig goes only with")
 
 
 @pytest.mark.parametrize(
@@ -153,3 +164,13 @@ def test_configs_that_are_not_built(server, refusal, member, value):
     said = refusal(lambda: server.config("c", **{member: value}))
     assert said.startswith("Not implemented by Sagehen yet: ")
     assert member in said
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_network_isolation_of_a_config_is_that_of_all_its_containers(server, isolated):
+    shadows = [server.variant("S")]
+    server.config("c", ShadowProductionVariants=shadows, EnableNetworkIsolation=isolated)
+    server.CreateEndpoint(EndpointName="e", EndpointConfigName="c")
+    variants = stored(server).target.all_variants
+    containers = [container for variant in variants for container in variant.containers]
+    assert [container.network_isolation for container in containers] == [isolated, isolated]

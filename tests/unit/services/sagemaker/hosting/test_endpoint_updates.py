@@ -142,6 +142,14 @@ def shifting(kind, **more):
             {**ALL_AT_ONCE, "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "a"}]}},
             "Not implemented by Sagehen yet",
         ),
+        (
+            {
+                **shifting("CANARY", CanarySize={}),
+                "AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "a"}]},
+            },
+            "(TrafficRoutingConfiguration CANARY) and rollback on alarms "
+            "(AutoRollbackConfiguration)",
+        ),
     ],
 )
 def test_deployment_configs_that_are_refused(server, refusal, given, said):

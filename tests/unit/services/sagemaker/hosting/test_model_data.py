@@ -26,6 +26,11 @@ def stored(server):
         {"ModelDataUrl": "s3://bucket/anything/", "Mode": "MultiModel"},
         source("s3://bucket/m/model.tar.gz"),
         source("s3://bucket/m/", PREFIX),
+        {"ModelDataUrl": "https://bucket.s3.us-east-1.amazonaws.com/m/model.tar.gz"},
+        {"ModelDataUrl": "https://bucket.s3-us-east-1.amazonaws.com/m/model.tar.gz"},
+        {"ModelDataUrl": "https://s3-us-east-1.amazonaws.com/bucket/m/model.tar.gz"},
+        {"ModelDataUrl": "https://s3.amazonaws.com/bucket/m/", "Mode": "MultiModel"},
+        source("https://s3.us-east-1.amazonaws.com/bucket/m/", PREFIX),
     ],
 )
 def test_data_that_exists(stored, container) -> None:
@@ -40,7 +45,12 @@ def test_data_that_exists(stored, container) -> None:
         ({"ModelDataUrl": "s3://none/", "Mode": "MultiModel"}, "There is no bucket none."),
         (source("s3://bucket/gone/", PREFIX), "There are no objects below s3://bucket/gone/."),
         ({"ModelDataUrl": "s3://bucket/m", "Mode": "MultiModel"}, "with a slash at its end."),
-        ({"ModelDataUrl": "https://bucket/m"}, "is not the address of an S3 object"),
+        ({"ModelDataUrl": "https://bucket/m"}, "is not the address of an object in S3"),
+        ({"ModelDataUrl": "https://s3.amazonaws.com/none/x"}, "There is no bucket none."),
+        (
+            {"ModelDataUrl": "https://bucket.s3.amazonaws.com/m/model.tar.gz?versionId=1"},
+            "without a query",
+        ),
     ],
 )
 def test_data_that_does_not(stored, container, reason) -> None:
@@ -60,6 +70,8 @@ def test_a_version_is_the_etag_of_an_object(stored) -> None:
     etag = stored.call().objects.head("bucket", "m/model.tar.gz").etag
     assert model_data_version(stored.call(), {"ModelDataUrl": url}) == (url, etag)
     assert model_data_version(stored.call(), source(url)) == (url, etag)
+    https = "https://bucket.s3.amazonaws.com/m/model.tar.gz"
+    assert model_data_version(stored.call(), {"ModelDataUrl": https}) == (https, etag)
 
 
 @pytest.mark.parametrize(
@@ -69,6 +81,7 @@ def test_a_version_is_the_etag_of_an_object(stored) -> None:
         {"ModelDataUrl": "s3://bucket/m/"},
         {"ModelDataUrl": "s3://bucket/m/model.tar.gz", "Mode": "MultiModel"},
         {"ModelDataUrl": "s3://bucket/gone"},
+        {"ModelDataUrl": "https://host/key"},
     ],
 )
 def test_what_has_no_version(stored, container) -> None:

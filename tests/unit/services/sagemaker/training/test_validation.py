@@ -72,6 +72,18 @@ def channel(name="train", **source):
             "The instance type 'ml.none.large' is not known",
         ),
         (
+            {"ResourceConfig": {**RESOURCES, "SelectedInstanceType": "ml.m5.large"}},
+            "ResourceConfig.SelectedInstanceType is read-only",
+        ),
+        (
+            {"ResourceConfig": {**RESOURCES, "SelectedInstanceCount": 4}},
+            "ResourceConfig.SelectedInstanceCount is read-only",
+        ),
+        (
+            {"ResourceConfig": {**RESOURCES, "InstancePlacementConfig": {}}},
+            "Not implemented by Sagehen yet: UltraServers",
+        ),
+        (
             {"ResourceConfig": {**RESOURCES, "TrainingPlanArn": "arn"}},
             "Not implemented by Sagehen yet: training plans",
         ),

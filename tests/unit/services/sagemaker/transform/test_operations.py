@@ -140,7 +140,7 @@ def test_a_job_is_asked_to_stop_once(server, jobs, events, refusal):
 def test_a_job_that_is_not_there(server, operation):
     with pytest.raises(AwsError, match="with name: none") as refused:
         getattr(server, operation)(TransformJobName="none")
-    assert refused.value.code == "ResourceNotFound"
+    assert refused.value.code == "ValidationException"
 
 
 def test_an_event_mirrors_the_description(server, jobs, events):

@@ -2,7 +2,7 @@
 
 A reason begins with whose fault it is: `ClientError:` (the caller or the model) or
 `InternalServerError:`. Only the sentences about 4xx and 5xx were seen from SageMaker; the others
-are Sagehen's own (docs/compatibility.md).
+are Sagehen's own (docs/compatibility/invocations.md).
 """
 
 import re

@@ -68,6 +68,12 @@ class InstanceAddresses:
             return None
         return _from_report(report)
 
+    def failure_reason(self, instances: Iterable[InstanceRecord]) -> str:
+        """Returns why one of these instances, which do not serve, is not started yet."""
+        reports = self._reports or {}
+        found = (reports.get(each.instance_id) for each in instances)
+        return next((each.failure_reason for each in found if each and each.failure_reason), "")
+
     def _from_record(self, instance: InstanceRecord) -> InstanceRoute | None:
         """Use the record's address; everything else stays as it was."""
         address = instance.address
@@ -154,11 +160,11 @@ def _route(
 
     def route_variant(variant: VariantPlan) -> VariantRoute:
         own = [instance for instance in of_deployment if instance.variant_name == variant.name]
-        routed_instances = map(addresses.find, own)
+        found = tuple(filter(None, map(addresses.find, own)))
         return VariantRoute(
             name=variant.name,
             weight=variant.weight,
-            instances=tuple(instance for instance in routed_instances if instance is not None),
+            instances=found,
             strategy=variant.strategy,
             multi_model=variant.multi_model,
             models_url=_models_url(variant),
@@ -166,6 +172,7 @@ def _route(
             mode=variant.mode,
             offline_results=offline_route(deployment.deployment_id, variant, stores),
             on_demand=_on_demand(variant, own),
+            not_serving="" if found else addresses.failure_reason(own),
         )
 
     return Route(

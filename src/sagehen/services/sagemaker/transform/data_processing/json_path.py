@@ -5,7 +5,9 @@
 The end of a range is exclusive, as in Jayway's library, which SageMaker's guide refers to.
 """
 
+import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -57,6 +59,9 @@ class Path(NamedTuple):
     """none: the value itself"""
 
 
+MAX_COPIES = 16
+"""that a path may select of one value: indexes may be repeated, and each step multiplies"""
+
 _TOKEN = re.compile(
     r"""\.(?P<name>[^.\[\]*'\s,:$]+)
       | (?P<any>\.\*|\[\s*\*\s*\])
@@ -81,7 +86,24 @@ def parse_path(expression: str, *, inclusive: bool = False, mixed: bool = False)
             raise PathSyntaxError(f'"{text[at:]}" cannot follow "{text[:at]}" in JsonPath.')
         steps.append(_step(token, inclusive=inclusive, mixed=mixed))
         at = token.end()
+    copies = math.prod(map(_copies, steps))
+    if copies > MAX_COPIES:
+        raise PathSyntaxError(
+            f"It may select one value {copies} times, but {MAX_COPIES} times is the most: repeat "
+            "fewer indexes."
+        )
     return Path(tuple(steps))
+
+
+def _copies(step: Step) -> int:
+    """Returns how often a step may select the same value at most."""
+    if not isinstance(step, Positions):
+        return 1
+    ranges = sum(isinstance(part, slice) for part in step.parts)
+    counts = Counter(part for part in step.parts if isinstance(part, int))
+    from_start = max((count for at, count in counts.items() if at >= 0), default=0)
+    from_end = max((count for at, count in counts.items() if at < 0), default=0)
+    return ranges + from_start + from_end
 
 
 def _step(token: re.Match[str], *, inclusive: bool, mixed: bool) -> Step:

@@ -40,6 +40,10 @@ STOP_SECONDS = 20.0
 """for the runner to end uploads after StopTransformJob; then it is killed"""
 VARIANT = "transform"
 """Instances have a variant's name; this one is never shown."""
+_RUNNER_DIED = (
+    f"The process that feeds the job died {MAX_RUNNER_DEATHS + 1} times in a row. It may need more "
+    "memory than the setting transform_runner_memory_bytes allows; the server's log says more."
+)
 _NO_REASON = "The instance failed."
 
 
@@ -129,9 +133,10 @@ def _ended(facts: JobFacts, progress: TransformProgress) -> TransformJobRecord |
         if isinstance(message, RunnerEnded):
             return _end(facts.job, progress, message, facts.now)
     if facts.runner.deaths > MAX_RUNNER_DEATHS:
-        return status.fail(facts.job, status.failure_reason(status.INTERNAL_ERROR), facts.now)
-    reason = _instance_failure(facts)
-    return None if reason is None else status.fail(facts.job, reason, facts.now)
+        reason = status.failure_reason(status.INTERNAL_ERROR, _RUNNER_DIED)
+        return status.fail(facts.job, reason, facts.now)
+    failure = _instance_failure(facts)
+    return None if failure is None else status.fail(facts.job, failure, facts.now)
 
 
 def _end(

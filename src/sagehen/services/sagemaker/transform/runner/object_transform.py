@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from sagehen.base.user_code_errors import without_traceback
 from sagehen.services.sagemaker.transform.records.batches import Batch, RecordsError
 from sagehen.services.sagemaker.transform.records.gzip import Gunzip
 from sagehen.services.sagemaker.transform.runner.batch_results import (
@@ -107,6 +108,8 @@ class ObjectTransform:
         self._records = 0
         self._counted = 0
         """records that the reports count already"""
+        self._counted_bytes = 0
+        """as above, at most the object's size"""
         self._failed = 0
 
     async def run(self) -> ObjectResult:
@@ -117,13 +120,14 @@ class ObjectTransform:
             await self._transform()
             await self._finish()
         except BaseException as error:
-            self._shared.reports.unanswered(self._counted)
+            self._shared.reports.unanswered(self._counted, self._counted_bytes)
             await self._output.abort()
             if self._errors is not None:
                 await self._errors.abort()
             if isinstance(error, RecordsError):
                 raise ObjectError("ClientError", str(error)) from error
             raise
+        self._shared.reports.unanswered(0, self._counted_bytes)
         size = self._reader.size or 0
         if self._item.size is None:
             self._shared.reports.sized(size)
@@ -173,7 +177,9 @@ class ObjectTransform:
                 held += len(result.output)
                 self._records += batch.records
                 self._counted += batch.records
-                reports.answered(batch.records)
+                size = self._size_of(batch)
+                self._counted_bytes += size
+                reports.answered(batch.records, size)
                 await self._output.write(result.output)
                 if result.failed:
                     await self._write_errors(result.failed)
@@ -181,6 +187,15 @@ class ObjectTransform:
                 if not task.done():
                     await _cancel(task)
                 window.give(held)
+
+    def _size_of(self, batch: Batch) -> int:
+        """Returns the batch's bytes in the object, as far as they are known before its end: what is
+        packed counts when it has ended."""
+        if self._shared.gunzips or self._plan.parquet_as is not None:
+            return 0
+        # A payload ends without the newline of its last line.
+        size = len(batch.payload) + (not batch.payload.endswith(b"\n"))
+        return min(size, (self._item.size or 0) - self._counted_bytes)
 
     async def _write_errors(self, failed: tuple[FailedRecord, ...]) -> None:
         self._failed += len(failed)
@@ -215,7 +230,9 @@ def _held_bytes(batch: Batch) -> int:
 
 def _error_line(record: FailedRecord) -> bytes:
     error = record.error
-    line = {"record": record.number, "status": error.status, "message": error.reason}
+    # The traceback is in the container's log.
+    message = without_traceback(error.reason)
+    line = {"record": record.number, "status": error.status, "message": message}
     return msgspec.json.encode(line) + b"\n"
 
 

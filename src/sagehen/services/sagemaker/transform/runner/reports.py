@@ -57,6 +57,8 @@ class Reports:
         self._records = spec.done_records
         self._bytes = 0
         self._bytes_known = 0
+        self._unfinished_bytes = 0
+        """answered, of objects that are worked on"""
         self._new_keys: list[str] = []
         self._new_records = 0
         self._new_bytes = 0
@@ -84,12 +86,15 @@ class Reports:
         """The size of an object that the listing did not have."""
         self._bytes_known += size
 
-    def answered(self, records: int) -> None:
+    def answered(self, records: int, size: int = 0) -> None:
         self._records += records
+        self._unfinished_bytes += size
 
-    def unanswered(self, records: int) -> None:
-        """Takes back what `answered` has counted of an object that fails."""
+    def unanswered(self, records: int, size: int) -> None:
+        """Takes back what `answered` has counted: records of an object that fails, and the bytes of
+        each, which are counted again when it has ended."""
         self._records -= records
+        self._unfinished_bytes -= size
 
     def was_finished(self, number: int, item: InputObject) -> None:
         """An earlier runner has finished the object."""
@@ -149,7 +154,7 @@ class Reports:
             objects_known=self._objects_known,
             is_listed=self._is_listed,
             records=self._records,
-            input_bytes=self._bytes,
+            input_bytes=self._bytes + self._unfinished_bytes,
             input_bytes_known=self._bytes_known,
         )
         if progress != self._told:

@@ -62,6 +62,10 @@ LISTED_AHEAD = 10_000
 """objects"""
 MAX_OBJECTS = 512
 """under way at once"""
+OUT_OF_MEMORY = (
+    "The job's records need more memory than transform_runner_memory_bytes allows: use smaller "
+    "records, fewer MaxConcurrentTransforms, or filters that repeat less."
+)
 
 Tell = Callable[[msgspec.Struct], None]
 Transform = Callable[[InputObject], Awaitable[ObjectResult]]
@@ -119,6 +123,8 @@ class Runner:
             ended = await self._run()
         except (JobError, Invalid) as error:
             ended = RunnerEnded(error=getattr(error, "error", "ClientError"), message=str(error))
+        except MemoryError:
+            ended = RunnerEnded(error="ClientError", message=OUT_OF_MEMORY)
         finally:
             telling.cancel()
             for task in self._running:

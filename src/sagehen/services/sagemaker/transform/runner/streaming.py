@@ -91,7 +91,7 @@ async def stream_object(item: InputObject, shared: Shared, streams: Streams) -> 
     size = reader.size or 0
     if item.size is None:
         shared.reports.sized(size)
-    shared.reports.answered(1)
+    shared.reports.answered(1, 0)
     return ObjectResult(size, 1, failed)
 
 

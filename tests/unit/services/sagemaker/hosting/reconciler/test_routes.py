@@ -112,6 +112,19 @@ def test_calls_that_wait_learn_why_an_instance_did_not_start() -> None:
         assert variant.on_demand.start_failure == expected
 
 
+def test_callers_learn_why_no_instance_serves() -> None:
+    reason = "CapacityError: … (ml.m5.large needs 2 vCPUs, which no node has free now)"
+    waiting = replace(report("i1", STARTING), failure_reason=reason)
+    serving = report("i2", IN_SERVICE)
+    rows = instance("i1", "d1"), instance("i2", "d1", IN_SERVICE)
+
+    (alone,) = routes(SERVING, rows[0], reports={"i1": waiting})[NAME].variants
+    (beside,) = routes(SERVING, *rows, reports={"i1": waiting, "i2": serving})[NAME].variants
+
+    assert (alone.instances, alone.not_serving) == ((), reason)
+    assert (len(beside.instances), beside.not_serving) == (1, "")
+
+
 def test_an_instance_keeps_its_column_while_it_is_routed() -> None:
     i1, i2, i3 = (instance(one, "d1", IN_SERVICE) for one in ("i1", "i2", "i3"))
     first = routes(SERVING, i1, i2)

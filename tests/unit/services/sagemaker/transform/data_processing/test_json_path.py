@@ -93,6 +93,25 @@ def test_what_is_no_path_is_refused(expression):
 
 
 @pytest.mark.parametrize(
+    ("expression", "copies"),
+    [
+        ("$" + "[0,0,0]" * 8, 6561),
+        ("$[" + ",".join("0" * 17) + "]", 17),
+        ("$[0,0,-1]" + "[-1,-1,0]" * 2, 27),
+        ("$[0:,0:,0][0:,0:,0][0,-1]", 18),
+    ],
+)
+def test_copies_of_one_value_are_bounded(expression, copies):
+    with pytest.raises(PathSyntaxError, match=f"It may select one value {copies} times"):
+        parse_path(expression, mixed=True)
+
+
+@pytest.mark.parametrize("expression", ["$[0,0,0,0][0,0][-1,-1]", "$" + "[0,1,2,3]" * 3 + "[0:2]"])
+def test_some_copies_are_allowed(expression):
+    parse_path(expression)
+
+
+@pytest.mark.parametrize(
     ("expression", "reason"),
     [
         ("$.absent", 'it has no "absent"'),

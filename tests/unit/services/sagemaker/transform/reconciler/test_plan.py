@@ -172,7 +172,8 @@ def test_runners_that_die_again_and_again_fail_the_job():
     dying = RunnerFacts(deaths=MAX_RUNNER_DEATHS)
     assert plan(job, SERVES, runner=dying).runner is RunnerAction.RUN
     step = plan(job, SERVES, runner=RunnerFacts(deaths=MAX_RUNNER_DEATHS + 1))
-    assert step.job.failure_reason.startswith("InternalServerError: ")
+    assert step.job.failure_reason.startswith("InternalServerError: The process that feeds the job")
+    assert "transform_runner_memory_bytes" in step.job.failure_reason
 
 
 class TestStopping:

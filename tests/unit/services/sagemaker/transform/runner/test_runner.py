@@ -70,10 +70,69 @@ async def test_one_object_keeps_all_instances_busy(job: TransformRun, store: Mem
     assert min(len(container.payloads) for container in containers) >= 2
 
 
+async def test_progress_is_seen_within_an_object(job: TransformRun, store: MemoryStore) -> None:
+    store.objects["in", "data/x"] = b"123456789\n" * 100
+    seen: list[tuple[int, int | None]] = []
+
+    async def note(payload: bytes) -> bytes:
+        runner._reports.flush()
+        last = job.of(Progress)[-1]
+        seen.append((last.input_bytes, last.input_bytes_known))
+        return payload
+
+    spec = make_spec(batch_strategy="SingleRecord", max_concurrent=1)
+    runner = job.start(spec, Container(note))
+    async with asyncio.timeout(120):
+        await runner.run()
+
+    answered = [size for size, _ in seen]
+    assert answered == sorted(answered)
+    assert 400 <= answered[50] <= 500
+    assert answered[-1] < 1000
+    last = job.of(Progress)[-1]
+    assert (last.input_bytes, last.input_bytes_known, last.records) == (1000, 1000, 100)
+    assert job.of(Done)[-1].input_bytes == 1000
+
+
+async def test_an_object_that_fails_on_its_way_counts_once(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    store.objects["in", "data/x"] = b"a\nb\nc\nbad\n"
+
+    async def refuse(payload: bytes) -> bytes | tuple[int, bytes]:
+        return (400, b"no") if b"bad" in payload else payload
+
+    await job.run(make_spec(batch_strategy="SingleRecord"), Container(refuse))
+    last = job.of(Progress)[-1]
+    assert (last.input_bytes, last.input_bytes_known, last.records) == (10, 10, 0)
+
+
 async def test_gzip_is_undone(job: TransformRun, store: MemoryStore) -> None:
     store.objects["in", "data/x.gz"] = gzip.compress(b"a\nb\n") + gzip.compress(b"c\n")
     await job.run(make_spec(compression="Gzip"), Container(upper))
     assert store.outputs() == {"results/x.gz.out": b"A\nB\nC\n"}
+
+
+@pytest.mark.parametrize("strategy", ["SingleRecord", "MultiRecord"])
+async def test_progress_goes_on_within_one_object(
+    job: TransformRun, store: MemoryStore, strategy: str
+) -> None:
+    stored = b"".join(b"%0999d\n" % number for number in range(20_000))
+    store.objects["in", "data/x"] = stored
+
+    async def answer(payload: bytes) -> bytes:
+        await asyncio.sleep(0)
+        return payload
+
+    spec = make_spec(batch_strategy=strategy, max_concurrent=1, max_payload_mb=1)
+    await job.run(spec, Container(answer))
+
+    told = [(each.input_bytes, each.records) for each in job.of(Progress) if not each.objects]
+    within = [(size, records) for size, records in told if 0 < records < 20_000]
+    assert len(within) >= 5
+    assert all(size == 1000 * records for size, records in within)
+    assert [size for size, _ in told] == sorted(size for size, _ in told)
+    assert job.of(Progress)[-1].input_bytes == len(stored)
 
 
 async def test_broken_gzip_fails_its_object_only(job: TransformRun, store: MemoryStore) -> None:

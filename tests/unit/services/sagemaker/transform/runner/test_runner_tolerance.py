@@ -1,5 +1,7 @@
 """Whole jobs with records that fail, and may."""
 
+import json
+
 import pytest
 
 from sagehen.services.sagemaker.transform.runner_messages import (
@@ -31,6 +33,25 @@ async def test_failed_records_are_told_beside_the_output(
     assert len(container.payloads) < 4 * 7 + 1
     assert sum(done.failed_records for done in job.of(Done)) == 2
     assert sum(done.records for done in job.of(Done)) == 100
+
+
+async def test_the_error_of_a_record_is_told_without_the_servers_traceback(
+    job: TransformRun, store: MemoryStore
+) -> None:
+    store.objects["in", "data/x"] = b"1\nbad\n"
+
+    async def raise_at_bad(payload: bytes) -> bytes | tuple[int, bytes]:
+        told = b"could not convert string to float: 'bad'\nTraceback (most recent call last):\n  x"
+        return (500, told) if b"bad" in payload else payload
+
+    spec = make_spec(options={"MAX_FAILED_RECORDS": "1"})
+    await job.run(spec, *[Container(raise_at_bad)])
+    (line,) = store.outputs()["results/x.errors.jsonl"].splitlines()
+    assert json.loads(line) == {
+        "record": 1,
+        "status": 500,
+        "message": "could not convert string to float: 'bad'",
+    }
 
 
 async def test_too_many_failed_records_fail_the_job(job: TransformRun, store: MemoryStore) -> None:
