@@ -329,8 +329,11 @@ class Agent:
         return [sample for samples in by_instance for sample in samples]
 
     async def problems(self) -> list[str]:
-        """Says what this node cannot do now, each with the remedy."""
-        return await self._problems() if self._problems is not None else []
+        """Says what this node cannot do now, each with the remedy, and what instances that start
+        wait for."""
+        waits = [each.waits_for for each in self._instances.values()]
+        found = await self._problems() if self._problems is not None else []
+        return [*found, *filter(None, waits)]
 
     async def _remove(self, instance: Instance) -> None:
         await instance.stop()

@@ -12,6 +12,7 @@ from starlette.types import Receive
 
 from sagehen.agent.agent import Agent
 from sagehen.agent.changes import ListHistory
+from sagehen.agent.control_lease import NoControl
 from sagehen.agent.errors import ModelNotReady, ModelRefused, NoRoom
 from sagehen.agent.jobs.jobs import JobAttempts
 from sagehen.agent.messages import (
@@ -61,7 +62,7 @@ async def read_body(request: Request, kind: type[_T]) -> _T:
             raise Invalid(f"The body is larger than {MAX_BODY_BYTES} bytes.")
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:
         raise Invalid(f"The body is not valid: {error}") from error
 
 
@@ -257,6 +258,7 @@ _STATUSES: tuple[tuple[type[SagehenError], int, str], ...] = (
     (LimitExceeded, 507, "InsufficientStorage"),
     (ModelRefused, 424, "ModelError"),
     (Invalid, 400, "ValidationError"),
+    (NoControl, 403, "AccessDenied"),
     (NotFound, 404, "NotFound"),
     (Conflict, 409, "Conflict"),
     (ArtifactMissing, 400, "ValidationError"),

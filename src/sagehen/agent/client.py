@@ -19,7 +19,14 @@ from sagehen.agent.messages import (
     WarmRequest,
 )
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Invalid, NobodyListens, NotFound, SagehenError, Unavailable
+from sagehen.base.errors import (
+    Invalid,
+    NobodyListens,
+    NotFound,
+    NotLeading,
+    SagehenError,
+    Unavailable,
+)
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobSpec, StopRequest
@@ -165,7 +172,7 @@ class AgentClient:
         self._check(response)
         try:
             return msgspec.json.decode(response.body, type=kind)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             raise Unavailable(f"The agent's response is not valid: {error}") from error
 
     def _check(self, response: LocalAnswer) -> None:
@@ -173,7 +180,7 @@ class AgentClient:
             return
         try:
             message = msgspec.json.decode(response.body, type=ErrorMessage).message
-        except msgspec.MsgspecError:
+        except ValueError:
             message = response.text
         raise _ERRORS.get(response.status, Unavailable)(message or f"HTTP {response.status}")
 
@@ -183,7 +190,7 @@ class NodeClient(AgentClient):
 
     Args:
         address: `host:port`.
-        epoch: returns the epoch of this control; raises Unavailable while it does not lead.
+        epoch: returns the epoch of this control; raises NotLeading while it does not lead.
     """
 
     def __init__(self, address: str, tls: Tls, epoch: Callable[[], int], clock: Clock) -> None:
@@ -200,11 +207,14 @@ class NodeClient(AgentClient):
         return self._decode(await self._request("GET", "/specs"), RunningSpecs)
 
     async def renew_lease(self, request: LeaseRequest, timeout_seconds: float) -> LeaseAnswer:
-        """Raises NobodyListens where it is certain that the agent has ended."""
+        """Raises NotLeading where nothing was asked, and NobodyListens where it is certain that the
+        agent has ended."""
         self._pool.close_idle(self._clock.monotonic())
         body = msgspec.json.encode(request)
         try:
             answer = await self._send("POST", "/lease", body, timeout_seconds)
+        except NotLeading:
+            raise
         except Unavailable as error:
             if await self._is_refused():
                 raise NobodyListens(f"Nobody listens at {self._address}.") from error

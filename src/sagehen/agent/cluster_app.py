@@ -16,8 +16,9 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sagehen.agent.app import answer_error, answer_json, read_body
-from sagehen.agent.control_lease import ControlLease
+from sagehen.agent.control_lease import ControlLease, require_control
 from sagehen.agent.neighbours.holdings import HeldModels
+from sagehen.base.cluster_certificates import PEER_CERTIFICATE
 from sagehen.base.errors import Invalid, SagehenError
 from sagehen.frame.nodes import (
     EPOCH_HEADER,
@@ -47,7 +48,7 @@ class RouteTableFile:
         """Blocks. Raises Invalid."""
         try:
             version = msgspec.json.decode(body, type=RouteTable).version
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             raise Invalid(f"The body is no route table: {error}") from error
         if (epoch, version) > self._newest:
             self._replace(epoch, version, TableText(body))
@@ -57,7 +58,7 @@ class RouteTableFile:
         whole one. Blocks. Raises Invalid."""
         try:
             changes = msgspec.json.decode(body, type=RouteChanges)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             raise Invalid(f"The body has no changes of a route table: {error}") from error
         if (epoch, changes.version) <= self._newest:
             return True
@@ -89,7 +90,7 @@ def create_cluster_app(
     count_requests: counts the invocations on the node's instances.
     routes_file: which the node's gateways follow.
     models: what placement prefers this node for.
-    for_nodes: what other nodes ask, who have no epoch.
+    for_nodes: what other nodes ask, without an epoch; all else needs a control's certificate.
     """
     routes = _Routes(lease, describe, specs, RouteTableFile(routes_file), models, count_requests)
     app = Starlette(
@@ -156,7 +157,7 @@ class _Routes:
 
 
 class _EpochCheck:
-    """Refuses requests of controls that no longer lead."""
+    """Refuses requests of others than controls, and of controls that no longer lead."""
 
     def __init__(self, app: ASGIApp, lease: ControlLease) -> None:
         self._app = app
@@ -164,6 +165,7 @@ class _EpochCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
+            require_control(scope["state"][PEER_CERTIFICATE])
             self._lease.check_epoch(epoch_of(scope))
         except SagehenError as error:
             answer = await answer_error(Request(scope), error)

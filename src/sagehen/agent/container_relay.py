@@ -11,15 +11,12 @@ from collections.abc import Callable
 from enum import Enum
 from typing import cast
 
-import msgspec
-
-from sagehen.agent.control_lease import OldEpoch
+from sagehen.agent.control_lease import NoControl, OldEpoch, require_control
 from sagehen.base.clock import Clock
 from sagehen.base.errors import NotFound
 from sagehen.frame.container_relay import (
     BROKEN,
     END,
-    FrameTooLarge,
     RelayAnswer,
     RelayOutcome,
     RelayRequest,
@@ -144,7 +141,7 @@ class _Relayed(asyncio.Protocol):
         self._received += data
         try:
             request = read_message(self._received, RelayRequest)
-        except (FrameTooLarge, msgspec.MsgspecError) as error:
+        except ValueError as error:
             log.warning("A request to the relay cannot be read: %s", error, extra=_ABOUT)
             self._transport.abort()
             return
@@ -157,10 +154,13 @@ class _Relayed(asyncio.Protocol):
     def _begin(self, request: RelayRequest) -> None:
         self._phase = _Phase.CONNECTING
         try:
+            require_control(self._transport.get_extra_info("peercert"))
             self._relay.check_epoch(request.epoch)
             address = self._relay.find(request.instance_id, request.container)
         except OldEpoch as error:
             self._refuse(RelayOutcome.OLD_EPOCH, str(error))
+        except NoControl as error:
+            self._refuse(RelayOutcome.NO_CONTROL, str(error))
         except NotFound as error:
             self._refuse(RelayOutcome.NO_INSTANCE, str(error))
         else:

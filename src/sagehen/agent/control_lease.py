@@ -13,10 +13,12 @@ import logging
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from sagehen import __version__
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Conflict, Unavailable
+from sagehen.base.cluster_certificates import speaks_for_control
+from sagehen.base.errors import Conflict, SagehenError, Unavailable
 from sagehen.frame.nodes import (
     AGENT_API_VERSIONS,
     LeaseAnswer,
@@ -24,7 +26,7 @@ from sagehen.frame.nodes import (
     check_versions,
 )
 
-__all__ = ["ControlLease", "OldEpoch"]
+__all__ = ["ControlLease", "NoControl", "OldEpoch", "require_control"]
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,21 @@ SHORTEST_SLEEP_SECONDS = 0.05
 
 class OldEpoch(Conflict):
     """Another control leads by now."""
+
+
+class NoControl(SagehenError):
+    """The certificate is that of a node without a control."""
+
+
+def require_control(certificate: Any) -> None:
+    """Comes before `check_epoch`: the epoch of a node that has no control would lock the leader
+    out for good. Raises NoControl.
+
+    Args:
+        certificate: the verified one of the other side, as `getpeercert()` returns it.
+    """
+    if not speaks_for_control(certificate):
+        raise NoControl("Only the cluster's controls may ask this of a node.")
 
 
 class ControlLease:

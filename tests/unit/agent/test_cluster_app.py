@@ -19,6 +19,7 @@ from sagehen.agent.neighbours.holdings import HeldModels
 from sagehen.app.roles.common import serving_tls
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import (
+    PEER_CERTIFICATE,
     client_context,
     issue,
     make_authority,
@@ -60,12 +61,13 @@ async def describe():
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """Folders of the nodes `one` and `two`, and of a stranger that is called `two` elsewhere."""
+    """Folders of the node `one`, of the control's node `two`, and of a stranger that is called
+    `two` elsewhere."""
     folder = tmp_path_factory.mktemp("certificates")
     authority = make_authority()
-    for name, issuer in (("one", authority), ("two", authority), ("stranger", make_authority())):
-        node_id = "two" if name == "stranger" else name
-        write_certificate(folder / name, issue(issuer, node_id))
+    write_certificate(folder / "one", issue(authority, "one"))
+    write_certificate(folder / "two", issue(authority, "two", has_control=True))
+    write_certificate(folder / "stranger", issue(make_authority(), "two", has_control=True))
     return folder
 
 
@@ -125,6 +127,12 @@ async def test_a_control_of_an_earlier_epoch_is_refused(connect):
     await connect(7).check_health()
 
 
+async def test_node_without_control_cannot_set_the_epoch(connect):
+    with pytest.raises(Unavailable, match="Only the cluster's controls may ask this of a node"):
+        await connect(999_999, certificate="one").check_health()
+    await connect(1).check_health()
+
+
 async def test_members_of_the_cluster_are_served_alone(connect):
     with pytest.raises(Unavailable):
         await connect(certificate="stranger").check_health()
@@ -142,7 +150,14 @@ async def test_who_names_no_epoch_is_refused(certificates, tmp_path):
     async def send(message):
         sent.append(message)
 
-    scope = {"type": "http", "method": "GET", "path": "/health", "headers": []}
+    certificate = {"subjectAltName": (("DNS", "two.node.sagehen"), ("DNS", "two.control.sagehen"))}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/health",
+        "headers": [],
+        "state": {PEER_CERTIFICATE: certificate},
+    }
     await app(scope, None, send)
     assert sent[0]["status"] == 400
     assert b"x-sagehen-epoch must be a number" in sent[1]["body"]

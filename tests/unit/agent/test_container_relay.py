@@ -98,6 +98,14 @@ async def test_a_container_that_does_not_listen_refuses(far):
             await far.talk()
 
 
+async def test_node_without_control_reaches_no_container(far):
+    await far.container(echo)
+    far.certificate, far.epoch = "other", 999_999
+    with pytest.raises(ConnectionRefusedError, match="Only the cluster's controls may ask this"):
+        await far.talk()
+    far.lease.check_epoch(3)
+
+
 async def test_a_control_that_no_longer_leads_is_refused_and_cut_off(far):
     await far.container(echo)
     old = await far.talk()

@@ -8,6 +8,7 @@ from sagehen.agent.control_lease import ControlLease, OldEpoch
 from sagehen.base.errors import Unavailable
 from sagehen.frame.nodes import LeaseRequest
 from support.clock import SteppedClock
+from support.state import settings_of
 
 
 @pytest.fixture
@@ -99,4 +100,18 @@ async def test_jobs_end_with_the_lease_and_instances_when_cut_off(lease, clock):
     clock.advance(600)
     await clock.sleeper(1.0)
     assert calls == ["jobs", "jobs", "instances"]
+    watch.cancel()
+
+
+async def test_instances_outlive_ten_minutes_without_control_and_its_return(clock, tmp_path):
+    """A leader needs a moment after the database is back."""
+    cut_off = settings_of(tmp_path).cluster_cut_off_seconds
+    lease = ControlLease("run-1", tmp_path / "epoch", cut_off, clock)
+    stopped = []
+    watch = asyncio.create_task(lease.watch(lambda: None, lambda: stopped.append("instances")))
+    beat(lease)
+    for _ in range(600 + 30):
+        await asyncio.sleep(0)
+        clock.advance(1)
+    assert not stopped
     watch.cancel()

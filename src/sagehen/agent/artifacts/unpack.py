@@ -30,6 +30,8 @@ MAX_HEADER_BYTES = 2**20
 """of an extended header, which tarfile holds in memory"""
 PADDING_BYTES_PER_ENTRY = 4096
 """for headers and padding"""
+MAX_TRAILING_BYTES = 16 * 2**20
+"""of zeros behind the last entry; tar writes blocks of 10 KiB, or as its -b says"""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,13 @@ class _ForwardReader:
 
     def finish(self) -> None:
         """Reads the padding: gzip checks its checksum only at the end."""
+        trailing = 0
         while data := self.read(COPY_BYTES):
+            trailing += len(data)
+            if trailing > MAX_TRAILING_BYTES:
+                raise ArtifactRejected(
+                    f"It has more than {MAX_TRAILING_BYTES} bytes behind its last entry."
+                )
             if data.count(0) != len(data):
                 # tarfile takes a damaged header for the end.
                 raise ArtifactRejected("It is broken: an entry in it has no valid header.")

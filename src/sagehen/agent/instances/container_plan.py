@@ -139,7 +139,7 @@ class ContainerPaths:
     def code_url(self) -> str | None:
         """The archive in S3 that the SageMaker SDK names for some frameworks."""
         url = self.container.environment.get(SUBMIT_DIRECTORY, "")
-        return url if url.startswith("s3://") and not self.container.multi_model else None
+        return url if url.startswith("s3://") else None
 
     @property
     def socket(self) -> Path:

@@ -47,6 +47,7 @@ __all__ = ["Instance"]
 
 log = logging.getLogger(__name__)
 
+STEP_SHOWN_AFTER_SECONDS = 2.0
 ARTIFACT_RETRY_SECONDS = 2.0
 IDLE_MODELS_SECONDS = 1.0
 
@@ -73,6 +74,9 @@ class Instance:
         self._running: list[RunningContainer] = []
         self._run_id = ""
         self._setup_since, self._setup_seconds = node.clock.monotonic(), 0.0
+        self._step = ""
+        """what the start waits for now; "" while it waits for nothing"""
+        self._step_since = 0.0
         self._models = ModelCaches(spec, node)
         self._usage = InstanceUsage(spec, node)
         self._gpus: GpuShare | None = None
@@ -98,6 +102,18 @@ class Instance:
         short_of_memory: bool = False,
     ) -> LoadedModel:
         return await self._models.load(target, wait_seconds, hostname, short_of_memory)
+
+    @property
+    def waits_for(self) -> str:
+        """Says what the start waits for, and since when; "" where it has not waited for long."""
+        seconds = self._node.clock.monotonic() - self._step_since
+        if not self._step or seconds < STEP_SHOWN_AFTER_SECONDS:
+            return ""
+        name, instance_id = self.spec.endpoint_name, self.spec.instance_id
+        return f"{name}, instance {instance_id}: {self._step}, for {seconds:.0f} s so far."
+
+    def _begin(self, step: str) -> None:
+        self._step, self._step_since = step, self._node.clock.monotonic()
 
     def touch_models(
         self, names: Iterable[str], released: Mapping[str, int], hostname: str | None = None
@@ -129,7 +145,9 @@ class Instance:
         try:
             if predecessor is not None:
                 await predecessor.stop()
+            self._begin("it waits for a GPU")
             self._gpus = await self._reserve_gpus()
+            self._begin("its model data is fetched and unpacked")
             await self._fetch_artifacts()
             await self._provide_libraries()
             await self._keep_running()
@@ -176,6 +194,7 @@ class Instance:
         try:
             for paths in self._paths:
                 image, environments = paths.container.image, self._node.image_environments
+                self._begin(f"libraries of the image {image} are installed (logs/agent.log)")
                 await environments.acquire(image)
                 self._images.append(image)
                 if runs_model_server(paths, self._node.settings):
@@ -244,6 +263,7 @@ class Instance:
 
     async def _start(self, *, may_fork: bool) -> None:
         self._run_id = uuid4().hex
+        self._begin("its containers start, and have not answered /ping")
         gpus = None if self._gpus is None else self._gpus.hosts[0]
         try:
             for paths in self._paths:
@@ -267,7 +287,6 @@ class Instance:
                 while pending and not any(exited.done() for exited in exits):
                     await first_of(*pending, *exits)
                     pending = {wait for wait in waits if not wait.done()}
-                    self._raise_failed(waits)
         except TimeoutError:
             slow = next(
                 running
@@ -283,13 +302,6 @@ class Instance:
             if running.exited.done():
                 reason = failed_ping(running.hostname, self.spec, running.describe_end())
                 raise ContainerUnhealthy(reason, final=running.will_not_load)
-
-    def _raise_failed(self, waits: list[asyncio.Task[None]]) -> None:
-        for running, wait in zip(self._running, waits, strict=True):
-            error = wait.exception() if wait.done() else None
-            if isinstance(error, ContainerUnhealthy):
-                reason = failed_ping(running.hostname, self.spec, str(error))
-                raise ContainerUnhealthy(reason, final=True) from error
 
     async def _serve(self) -> str:
         """Returns the reason when a container ends or stops answering."""
@@ -375,6 +387,7 @@ class Instance:
     def _change(self, state: InstanceState, failure_reason: str | None = None) -> None:
         if self._ending is not None and state is not InstanceState.STOPPING:
             return
+        self._step = ""
         containers = tuple(
             ContainerReport(address=each.address, slots=each.slots) for each in self._running
         )

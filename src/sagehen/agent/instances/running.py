@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sagehen.agent.errors import CannotStart, ContainerUnhealthy
+from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.container_plan import (
     ContainerPaths,
     choose_address,
@@ -19,7 +19,6 @@ from sagehen.agent.instances.container_plan import (
 )
 from sagehen.agent.instances.failures import explain
 from sagehen.agent.instances.process_tree import open_connections
-from sagehen.agent.instances.wrong_port import WrongPort, answers_ping
 from sagehen.agent.launchers.launcher import IMAGE_BASE, Process
 from sagehen.agent.multimodel.container_client import ContainerClient
 from sagehen.agent.node import Node, Pace
@@ -36,6 +35,7 @@ SLOTS_VARIABLE = "SAGEHEN_SLOTS"
 KILL_SECONDS = 10.0
 """more than the kernel ever takes"""
 _ANSWERS_INTERVAL_SECONDS = 0.1
+_MAX_PROBED_PORTS = 8
 _SLOTS = re.compile("[1-9][0-9]{0,5}")
 
 
@@ -64,7 +64,7 @@ class RunningContainer:
         return next((int(value) for value in values if value and _SLOTS.fullmatch(value)), None)
 
     async def wait_until_healthy(self) -> None:
-        """Raises ContainerUnhealthy if its server listens on another port."""
+        """Polls until the container is healthy. How long that may take is the caller's decision."""
         pace = self.pace
         # Callers may wait for this start: the interval is a twentieth of its time so far.
         backoff = Backoff(
@@ -72,37 +72,27 @@ class RunningContainer:
         )
         loop = asyncio.get_running_loop()
         hint_at: float | None = loop.time() + pace.port_hint_seconds
-        required = choose_port(self.address)
-        wrong_port = WrongPort(required) if required is not None else None
         while not await self.is_healthy():
             if hint_at is not None and loop.time() >= hint_at:
                 hint_at = None
                 if hint := await self.describe_ports() or self._describe_ping():
-                    await asyncio.to_thread(self.process.note, hint)
-            if wrong_port is not None and wrong_port.is_due(loop.time()):
-                listening = await self.process.listening_ports()
-                port = await wrong_port.check(loop.time(), listening, self._answers_ping)
-                if port is not None:
-                    raise ContainerUnhealthy(self._describe_wrong_port(port, wrong_port.required))
+                    # A full disk must not fail a container that is loading.
+                    with contextlib.suppress(OSError):
+                        await asyncio.to_thread(self.process.note, hint)
             await asyncio.sleep(backoff.next_seconds())
 
     def _describe_ping(self) -> str:
         return f"/ping has not answered 200 yet: {self.ping_problem}" if self.ping_problem else ""
 
-    def _describe_wrong_port(self, port: int, required: int) -> str:
-        # In an image, the port is SageMaker's own.
-        name = "SAGEMAKER_BIND_TO_PORT" if self.process.address is None else f"port {required}"
-        return (
-            f"the container answers /ping on port {port}, but nothing listens on port {required}: "
-            f"let its server listen on {name}"
-        )
-
     async def _answers_ping(self, port: int) -> bool:
         try:
             async with self.process.reach(port) as address:
-                return await answers_ping(address, self.pace.ping_timeout_seconds)
-        except OSError:
+                answer = await call_once(
+                    address, "GET", "/ping", timeout_seconds=self.pace.ping_timeout_seconds
+                )
+        except (OSError, Unavailable):
             return False
+        return answer.status == 200
 
     async def is_healthy(self) -> bool:
         """Whether `/ping`, and `/models` of a multi-model container, answer in time."""
@@ -175,6 +165,12 @@ class RunningContainer:
         if listening:
             ports = ", ".join(map(str, listening))
             hint += f"; the container's processes listen on {ports}"
+        probed = sorted(listening)[:_MAX_PROBED_PORTS]
+        # All at once, as they may hang while the container becomes healthy.
+        answers = await asyncio.gather(*map(self._answers_ping, probed))
+        # No more than a hint: exporters of metrics answer 200 on every path.
+        if answering := [str(other) for other, is_ok in zip(probed, answers, strict=True) if is_ok]:
+            hint += f", and /ping is answered on {', '.join(answering)}"
         return hint
 
     @property

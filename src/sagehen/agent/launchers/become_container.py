@@ -16,6 +16,8 @@ C modules: `os`, `signal`, `ctypes` and `contextlib` would double its start time
                                 no MODE: with the modes and empty folders of FOLDER
     memory=FOLDER//BYTES        a folder in memory
     empty=FOLDER                an empty folder
+    named=PATH                  visible, read-only, though it lies in one of these folders
+    link=PATH//TARGET           a link in one of these folders
     shown=PATH                  visible though it lies in one of these folders
     processes=own               pid and IPC namespaces, with their own /proc
     network=none                a network namespace with the loopback device only; needs no base
@@ -142,7 +144,13 @@ def become(
 def _mount(options: dict[str, list[str]]) -> "Iterator[str]":
     """Yields the name of each step before it is taken."""
     mask = posix.umask(_MOUNT_MASK)
-    paths = files.Paths(options.get("shown", []), options.get("private", []), options["base"][0])
+    paths = files.Paths(
+        options.get("shown", []),
+        options.get("private", []),
+        options["base"][0],
+        options.get("named", []),
+        options.get("link", []),
+    )
     yield "files"
     files.empty(options.get("empty", []))
     paths.cover(options.get("cover", []))

@@ -7,6 +7,9 @@ It imports built-in modules only, as `become_container` says. In this order:
     overlay   a folder keeps changes to itself (/etc)
     disks     are not there for root, nor is the watchdog
     private   a folder of the container's own lies at a path of the machine (/tmp)
+    named     paths that would be hidden by the above are put back, read-only
+    link      links that would be hidden by the above are made again; as the container follows
+              them, they lead to nothing that it does not see
     shown     paths that would be hidden by the above are put back
     opt_ml    the container's folder at /opt/ml
     kernel    its settings are read-only for root (/sys, /proc/sys)
@@ -89,11 +92,17 @@ def leave_namespaces(flags: int) -> None:
 class Paths:
     """Paths of the machine, opened before mounts hide them."""
 
-    def __init__(self, shown: list[str], private: list[str], base: str) -> None:
+    def __init__(
+        self, shown: list[str], private: list[str], base: str, named: list[str], links: list[str]
+    ) -> None:
         self._base_path = base
         self._base = _open(base)
         self._working = posix.getcwd()
         self._private = [_open_private(text) for text in private]
+        self._named = [(path, _open(path)) for path in named if _exists(path)]
+        # Anybody may have put a link to /proc or to the home there meanwhile.
+        self._named = [each for each in self._named if posix.readlink(_path_of(each[1])) == each[0]]
+        self._links = links
         self._shown = [(path, _open(path)) for path in shown if _exists(path)]
         self._covers: list[str] = []
 
@@ -110,10 +119,17 @@ class Paths:
                 _mount(_path_of(source), at, _MS_BIND)
 
     def show(self) -> None:
+        for path, descriptor in self._named:
+            # With covers that lie in it: they were mounted below these descriptors.
+            _put_back(path, descriptor)
+            kept = posix.statvfs(path).f_flag & _MS_NO_PROGRAMS
+            _mount(path, path, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
+            posix.close(descriptor)
+        for path, target in map(_pair, self._links):
+            _make_link(path, target)
         for path, descriptor in self._shown:
             if not _is_at(path, descriptor):
-                _make(path, _stat.S_ISDIR(posix.fstat(descriptor).st_mode))
-                _mount(_path_of(descriptor), path, _MS_BIND | _MS_REC)
+                _put_back(path, descriptor)
             posix.close(descriptor)
         for folder in self._covers:
             _make_read_only(folder)
@@ -221,6 +237,11 @@ def _copy_entry(old: str, new: str) -> None:
     _mount(old, new, _MS_BIND | _MS_REC)
 
 
+def _put_back(path: str, descriptor: int) -> None:
+    _make(path, _stat.S_ISDIR(posix.fstat(descriptor).st_mode))
+    _mount(_path_of(descriptor), path, _MS_BIND | _MS_REC)
+
+
 def _make(path: str, folder: bool) -> None:
     """Makes a place to mount on, and the folders above."""
     above = path.rpartition("/")[0]
@@ -231,6 +252,14 @@ def _make(path: str, folder: bool) -> None:
             posix.mkdir(path)
         else:
             posix.close(posix.open(path, posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY))
+    except FileExistsError:
+        pass
+
+
+def _make_link(path: str, target: str) -> None:
+    _make(path.rpartition("/")[0], True)
+    try:  # noqa: SIM105
+        posix.symlink(target, path)
     except FileExistsError:
         pass
 

@@ -53,7 +53,10 @@ def container_view(home: Home, settings: "Settings", *own_folders: Path) -> View
     return View(
         hidden=tuple(at / path.name for path in own),
         emptied=personal,
-        shown=tuple(dict.fromkeys(path for path in shown if _is_below(path, covered))),
+        # The home itself, as of a PYTHONPATH that names the working folder, has the keys.
+        shown=tuple(
+            dict.fromkeys(path for path in shown if path != at and _is_below(path, covered))
+        ),
     )
 
 
@@ -68,6 +71,14 @@ def _linked_artifacts(home: Home) -> Iterator[Path]:
             yield home.artifacts
     except OSError:
         pass
+
+
+def _package_folders() -> Iterator[Path]:
+    """Yields where this Python finds packages; .pth files name folders anywhere."""
+    # The first is the working folder, which may hold anything.
+    for folder in map(Path, sys.path[1:]):
+        if folder.is_absolute() and str(folder) not in PRIVATE_FOLDERS and folder.is_dir():
+            yield folder
 
 
 @cache
@@ -85,6 +96,7 @@ def _machine_paths() -> tuple[Path, ...]:
         Path(sys.prefix),
         Path(sys.base_prefix),
         *map(Path, site_folders()),
+        *_package_folders(),
         Path(sagehen.__file__).parents[1],
         Path(HUGGING_FACE).expanduser(),
         *map(Path, _SYSTEM_FOLDERS),

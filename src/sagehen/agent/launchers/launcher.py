@@ -62,6 +62,8 @@ class View:
     """folders that are empty"""
     shown: tuple[Path, ...] = ()
     """seen though they lie in a hidden, emptied or private folder"""
+    named: tuple[Path, ...] = ()
+    """seen, but read-only: the command names what lies in these paths of private folders"""
 
 
 NO_VIEW = View()

@@ -36,7 +36,7 @@ from sagehen.agent.launchers.limit_watch import LimitWatch
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.own_network import handoff_listener
 from sagehen.agent.launchers.spawn import MainProcess, kill_group, spawn, watch_end
-from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls, unseen_file
+from sagehen.agent.launchers.walls import NO_WALLS, OPT_ML, Wall, Walls, show_named, unseen_file
 from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.user_environment import mps_folder
 
@@ -231,6 +231,8 @@ class ProcessLauncher:
 
     async def start(self, plan: LaunchPlan) -> ContainerProcess:
         plan = show_gpus(plan)
+        if Wall.FILES in self._walls:
+            plan = show_named(plan)
         self._check_command(plan)
         output, output_end = os.pipe2(os.O_CLOEXEC)
         try:

@@ -5,7 +5,9 @@ of `Wall`, options in `view_options`, and a step of `become_container`.
 """
 
 import os
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,7 @@ __all__ = [
     "OPT_ML",
     "Wall",
     "Walls",
+    "show_named",
     "unseen_file",
     "unwanted_walls",
     "view_environment",
@@ -41,6 +44,10 @@ PRIVATE_FOLDERS: dict[str, tuple[str, int | None]] = {
 }
 """names below the container's folder, and modes; None: those of the machine's folder, if there is
 one, with the empty folders in it, as servers do not make theirs"""
+
+NAMED_FOLDERS = (TMP, Path("/var/tmp"), Path("/run/media"), SHARED_MEMORY)
+"""private folders where users keep programs and data; in the others are sockets and logs"""
+_PROGRAM_FOLDERS = ("bin", "sbin")
 
 
 class Wall(StrEnum):
@@ -88,6 +95,9 @@ def view_options(plan: LaunchPlan, walls: Walls) -> Iterator[str]:
             yield f"memory={SHARED_MEMORY}//{memory // 2 if memory is not None else ''}"
     # A mount on a shown folder itself would be copied with it.
     yield from (f"empty={folder}" for folder in view.emptied if folder not in view.shown)
+    for path in view.named:
+        target = os.path.realpath(path)
+        yield f"named={path}" if target == str(path) else f"link={path}//{target}"
     yield from (f"shown={path}" for path in view.shown)
     if Wall.ETC in walls:
         yield f"overlay={ETC}"
@@ -105,17 +115,69 @@ def view_environment(plan: LaunchPlan, walls: Walls) -> dict[str, str]:
     return plan.environment
 
 
+def show_named(plan: LaunchPlan) -> LaunchPlan:
+    """Adds the paths that the command names in private folders to the plan's view."""
+    found: list[Path] = []
+    unseen = (*plan.view.hidden, *plan.view.emptied)
+    for path in _unseen_paths(plan):
+        if not any(map(path.is_relative_to, unseen)):
+            folder = path if os.path.isdir(path) else path.parent
+            if folder.name in _PROGRAM_FOLDERS:
+                folder = folder.parent  # an environment, with the program's libraries
+            # What lies beside a program belongs to it, but not in a folder of all programs.
+            choices = (place for place in (folder, path) if _is_in(place, NAMED_FOLDERS))
+            found += [next(choices)] if _is_in(path, NAMED_FOLDERS) else []
+    for target in [Path(os.path.realpath(path)) for path in found]:
+        if _is_in(target, NAMED_FOLDERS) and not any(map(target.is_relative_to, unseen)):
+            found.append(target)
+    outermost = {path for path in found if not _is_in(path, found)}
+    return replace(plan, view=replace(plan.view, named=tuple(sorted(outermost))))
+
+
 def unseen_file(plan: LaunchPlan) -> Path | None:
     """A file of the command that a container with a file system view of its own does not see."""
-    own = (plan.own_folder,) if plan.own_folder is not None else ()
-    private = {*map(Path, PRIVATE_FOLDERS), SHARED_MEMORY}
-    for word in plan.command:
-        path = Path(os.path.realpath(word))
-        if (
-            os.path.isabs(word)
-            and not private.isdisjoint(path.parents)
-            and not any(path.is_relative_to(shown) for shown in (*own, *plan.view.shown))
-            and path.exists()
-        ):
-            return path
-    return None
+    named = plan.view.named
+    unseen = _unseen_paths(plan)
+    return next((path for path in unseen if not any(map(path.is_relative_to, named))), None)
+
+
+def _unseen_paths(plan: LaunchPlan) -> Iterator[Path]:
+    """Yields what the command names in private folders, by its path and without links."""
+    view = plan.view
+    seen = (*view.shown, *([plan.own_folder] if plan.own_folder is not None else []))
+    home = view.hidden[0].parent if view.hidden else None
+    private = (*map(Path, PRIVATE_FOLDERS), SHARED_MEMORY)
+    for word in _absolute_words(plan.command):
+        for path in dict.fromkeys((Path(os.path.normpath(word)), Path(os.path.realpath(word)))):
+            is_hidden = any(map(path.is_relative_to, view.hidden))
+            is_seen = any(map(path.is_relative_to, seen)) or (
+                home is not None and path.is_relative_to(home) and not is_hidden
+            )
+            # The container makes its own sockets.
+            is_there = os.path.isfile(path) or os.path.isdir(path)
+            if _is_in(path, private) and not is_seen and is_there:
+                yield path
+
+
+def _absolute_words(command: Iterable[str]) -> Iterator[str]:
+    """Yields absolute paths, also those in the text of `sh -c`."""
+    for word in command:
+        if os.path.isabs(word):
+            yield word
+        elif " " in word:
+            text = shlex.shlex(word, posix=True, punctuation_chars=True)
+            text.whitespace_split = True
+            try:
+                parts = list(text)
+            except ValueError:  # a quotation mark is missing
+                parts = word.split()
+            # A script's own files lie right in /tmp.
+            yield from (
+                part
+                for part in parts
+                if os.path.isabs(part) and Path(part).parent not in NAMED_FOLDERS
+            )
+
+
+def _is_in(path: Path, folders: Iterable[Path]) -> bool:
+    return any(folder in path.parents for folder in folders)

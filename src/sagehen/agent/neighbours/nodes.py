@@ -54,7 +54,7 @@ class KnownNodes:
                 }
                 self._file_version = file_version
                 self._ring = _make_ring(self._addresses)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, ValueError):
             pass  # the last one stays, as in gateways
         return self._addresses
 
@@ -106,7 +106,7 @@ class NodeCalls:
         answer = await self._call(node_id, address, path, request, timeout_seconds)
         try:
             return msgspec.json.decode(answer, type=kind)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             raise Unavailable(f"The answer of node {node_id} is not valid: {error}") from error
 
     async def tell(

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from sagehen.agent.artifacts import unpack as unpacking
-from sagehen.agent.artifacts.unpack import Unpacked, make_read_only, unpack
+from sagehen.agent.artifacts.unpack import (
+    MAX_TRAILING_BYTES,
+    Unpacked,
+    make_read_only,
+    unpack,
+)
 from sagehen.base.errors import ArtifactRejected
 
 MakeArchive = Callable[..., bytes]
@@ -135,6 +140,12 @@ def test_a_small_archive_of_very_much_is_refused(unpack_bytes: Unpack) -> None:
     data = gzip.compress(header.tobuf() + bytes(2**20))
     with pytest.raises(ArtifactRejected, match="unpacks to more than"):
         unpack_bytes(data)
+
+
+def test_zeros_behind_the_last_entry_are_bounded(unpack_bytes: Unpack) -> None:
+    assert unpack_bytes(gzip.compress(bytes(2**20), 1)).files == 0
+    with pytest.raises(ArtifactRejected, match="bytes behind its last entry"):
+        unpack_bytes(gzip.compress(bytes(MAX_TRAILING_BYTES + 2**21), 1))
 
 
 def test_a_header_that_would_fill_memory_is_refused(unpack_bytes: Unpack) -> None:

@@ -17,6 +17,7 @@ from sagehen.agent.instances import running as running_container
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.process_tree import open_connections, tree_listening_ports
 from sagehen.agent.node import Node, Pace
+from sagehen.base.clock import SystemClock
 from sagehen.base.errors import Unavailable
 from sagehen.frame.container_specs import InstanceSpec, InstanceState
 from sagehen.frame.s3_locations import parse_location
@@ -78,6 +79,52 @@ async def test_an_instance_gets_into_service_and_leaves_nothing(
     assert watched.instance.report.state is InstanceState.STOPPING
     assert containers(node) == []
     assert list(node.home.instances.iterdir()) == []
+
+
+async def test_a_start_says_what_it_waits_for(
+    node: Node,
+    make_spec: MakeSpec,
+    reader: Any,
+    make_archive: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader.objects[URL] = make_archive(("model.json", b"{}"))
+    reader.gate = asyncio.Event()
+    installs, go_on = asyncio.Event(), asyncio.Event()
+
+    async def acquire(image: str) -> None:
+        installs.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(node.image_environments, "acquire", acquire)
+    clock = StandingClock()
+    late = replace(node, clock=clock)
+    async with running(make_spec(model_data_url=URL), late) as watched:
+        await reader.reading.wait()
+        assert watched.instance.waits_for == ""
+        clock.seconds = 40.0
+        assert watched.instance.waits_for == (
+            "houses, instance i-1: its model data is fetched and unpacked, for 40 s so far."
+        )
+        reader.gate.set()
+        await installs.wait()
+        clock.seconds = 190.0
+        assert watched.instance.waits_for == (
+            "houses, instance i-1: libraries of the image fake are installed (logs/agent.log), for "
+            "150 s so far."
+        )
+        go_on.set()
+        await watched.reaches(InstanceState.IN_SERVICE)
+        assert watched.instance.waits_for == ""
+
+
+class StandingClock(SystemClock):
+    """Goes on when it is told to; sleeps as the system's does."""
+
+    seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
 
 
 async def test_model_data_is_where_the_container_looks(
@@ -225,7 +272,7 @@ async def test_one_that_listens_elsewhere_is_told_where(
     port = (short_path / "port").read_text()
     hint = (
         r"nothing listens on port \d+ \(SAGEMAKER_BIND_TO_PORT\); "
-        f"the container's processes listen on {port}"
+        f"the container's processes listen on {port}, and /ping is answered on {port}"
     )
     assert reason is not None
     assert re.search(f"within 6 s; {hint}; ", reason)

@@ -1,7 +1,9 @@
 """A started container, by a process that only the test moves."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +44,13 @@ class FakeProcess:
 
     async def listening_ports(self) -> list[int]:
         return self.ports
+
+    @asynccontextmanager
+    async def reach(self, port: int) -> AsyncIterator[str]:
+        yield f"tcp:127.0.0.1:{port}"
+
+    def note(self, line: str) -> None:
+        raise OSError(28, "No space left on device")
 
 
 @pytest.fixture
@@ -104,17 +113,57 @@ async def test_a_ping_that_is_answered_wrongly_is_described(make, monkeypatch) -
     assert container.ping_problem == ""
 
 
-async def test_the_ports_that_it_listens_on_instead(make) -> None:
+async def test_the_ports_that_it_listens_on_instead(make, monkeypatch) -> None:
+    answering: set[str] = set()
+
+    async def exchange(address: str, *_: object, **__: object) -> LocalAnswer:
+        if address in answering:
+            return LocalAnswer(200, b"")
+        raise Unavailable("refused")
+
+    monkeypatch.setattr(module, "call_once", exchange)
     container, process = make()
     nothing = "nothing listens on port 8080 (SAGEMAKER_BIND_TO_PORT)"
     assert await container.describe_ports() == nothing
     process.ports = [8000, 9000]
     expected = f"{nothing}; the container's processes listen on 8000, 9000"
     assert await container.describe_ports() == expected
+    answering.add("tcp:127.0.0.1:9000")
+    expected += ", and /ping is answered on 9000"
+    assert await container.describe_ports() == expected
     process.ports = [8080]
     assert await container.describe_ports() == ""
     container, _ = make(address="unix:/run/i-1.sock")
     assert await container.describe_ports() == ""
+
+
+async def test_ports_that_hang_are_probed_at_once(make, monkeypatch) -> None:
+    """The container may be healthy by then."""
+    all_asked = asyncio.Barrier(8)
+
+    async def exchange(*_: object, **__: object) -> LocalAnswer:
+        async with all_asked:
+            raise Unavailable("late")
+
+    monkeypatch.setattr(module, "call_once", exchange)
+    container, process = make()
+    process.ports = [*range(9000, 9008)]
+    async with asyncio.timeout(10):
+        assert "answered" not in await container.describe_ports()
+
+
+async def test_full_disk_does_not_end_the_wait_for_a_healthy_container(make, monkeypatch) -> None:
+    answers = iter([Unavailable("refused"), LocalAnswer(200, b"")])
+
+    async def exchange(*_: object, **__: object) -> LocalAnswer:
+        if isinstance(answer := next(answers), Unavailable):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(module, "call_once", exchange)
+    container, _ = make()
+    container.pace = replace(container.pace, port_hint_seconds=0, first_ping_interval_seconds=0)
+    await container.wait_until_healthy()
 
 
 async def test_how_it_ended(make) -> None:

@@ -3,26 +3,31 @@
 import asyncio
 import errno
 import os
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 import psutil
 import pytest
 
 from sagehen.agent.errors import CannotStart
 from sagehen.agent.instances.limits import Limits
-from sagehen.agent.launchers import walls
+from sagehen.agent.launchers import spawn, walls
 from sagehen.agent.launchers.launcher import LaunchPlan, View
 from sagehen.agent.launchers.orphans import Orphans
 from sagehen.agent.launchers.process import ContainerProcess, ProcessLauncher
 from sagehen.agent.launchers.walls import (
     NO_WALLS,
     Wall,
+    Walls,
+    show_named,
     unseen_file,
     view_environment,
     view_options,
@@ -317,27 +322,139 @@ def test_without_the_wall_of_files_no_other_stands(tmp_path: Path) -> None:
     assert "processes=own" in view_options(given, ALL)
 
 
-def test_a_file_of_the_command_that_is_not_seen_is_found(tmp_path: Path) -> None:
-    script = Path("/tmp") / f"sagehen-walls-{os.getpid()}"
-    given = plan(tmp_path, "python3", str(script), "/tmp/not-there", "/usr/bin/env")
+@pytest.fixture
+def machine_folder() -> Iterator[Path]:
+    """A folder with a space and a non-ASCII letter, below the machine's /tmp."""
+    with TemporaryDirectory(prefix="sagehen räume ", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def named_by(given: LaunchPlan) -> tuple[Path, ...]:
+    return show_named(given).view.named
+
+
+def test_named_programs_bring_their_folders(tmp_path: Path, machine_folder: Path) -> None:
+    for name in ("bin/python", "code/serve.py", "code/lib/more.py", "data/one.csv"):
+        (machine_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (machine_folder / name).touch()
+    (machine_folder / "current").symlink_to("code")
+    script = machine_folder / "code" / "serve.py"
+    given = plan(tmp_path, "python3", str(script), "/tmp/not-there", "/usr/bin/env", "code/x")
+    assert named_by(given) == (machine_folder / "code",)
+    more = (str(machine_folder / "code/lib/more.py"), str(machine_folder / "data"))
+    given = replace(given, command=(*given.command, *more))
+    assert named_by(given) == (machine_folder / "code", machine_folder / "data")
+    by_link = replace(given, command=(str(machine_folder / "current" / "serve.py"),))
+    assert named_by(by_link) == (machine_folder / "code", machine_folder / "current")
+    program = replace(given, command=(str(machine_folder / "bin" / "python"), str(script)))
+    assert named_by(program) == (machine_folder,)
+    assert named_by(replace(given, view=View(shown=(Path("/tmp"),)))) == ()
+    text = f"cc {shlex.quote(str(script))}; exec > /tmp/log; exec '/tmp/serve"
+    for ending in ("'", ""):
+        in_shell = replace(given, command=("sh", "-c", text + ending))
+        assert named_by(in_shell) == ((machine_folder / "code",) if ending else ())
+
+
+def test_not_all_of_tmp_is_named(tmp_path: Path) -> None:
+    with NamedTemporaryFile(dir="/tmp", suffix=".py") as script:
+        given = plan(tmp_path, "python3", script.name, "/tmp")
+        assert named_by(given) == (Path(script.name),)
+    assert named_by(plan(tmp_path, "echo", "/tmp/" + "no file has such a name" * 20)) == ()
+
+
+def test_named_socket_is_the_containers_own(tmp_path: Path, machine_folder: Path) -> None:
+    path = machine_folder / "s"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        given = plan(tmp_path, "serve", str(path))
+    assert named_by(given) == ()
     assert unseen_file(given) is None
-    script.touch()
-    try:
-        assert unseen_file(given) == script
-        assert unseen_file(replace(given, view=View(shown=(Path("/tmp"),)))) is None
-    finally:
-        script.unlink()
 
 
 @may_mount
-async def test_a_command_that_is_not_seen_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    script = Path("/tmp") / f"sagehen-walls-{os.getpid()}"
-    script.touch()
-    try:
-        with pytest.raises(CannotStart, match=f"^{script} is in a folder .* shared_folders"):
-            await start(plan(tmp_path, "sh", str(script)))
-    finally:
-        script.unlink()
+async def test_named_folder_is_read_only(tmp_path: Path, machine_folder: Path) -> None:
+    (machine_folder / "serve.sh").write_text('. "${0%/*}/more.sh"; touch "$0" || echo read-only')
+    (machine_folder / "more.sh").write_text("echo more")
+    assert await say(plan(tmp_path, "sh", str(machine_folder / "serve.sh"))) == [
+        "more",
+        f"touch: cannot touch '{machine_folder}/serve.sh': Read-only file system",
+        "read-only",
+    ]
+
+
+@may_mount
+async def test_named_folder_with_the_home_in_it_shows_no_secrets(
+    tmp_path: Path, machine_folder: Path
+) -> None:
+    """As where a user keeps a program and, beside it, the home of the server."""
+    home = machine_folder / "home"
+    (home / "secret").mkdir(parents=True)
+    (home / "secret" / "key").touch()
+    (home / "mine").touch()
+    (machine_folder / "ls.sh").write_text(f'ls {shlex.quote(str(home))}; cd "$HOME"; touch x; ls')
+    given = plan(home, "sh", str(machine_folder / "ls.sh"))
+    assert given.own_folder is not None
+    view = replace(given.view, shown=(given.own_folder,))
+    environment = {**given.environment, "HOME": str(given.own_folder / "ml")}
+    said = await say(replace(given, view=view, environment=environment))
+    assert said == ["mine", "primary", "x"]
+
+
+@may_mount
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_named_links_show_nothing_that_is_hidden(
+    tmp_path: Path, machine_folder: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    """Every user of a machine may put links in /tmp, also when a name was looked at already."""
+    other = tmp_path / "one"
+    other.mkdir()
+    (other / "key").touch()
+    targets = {machine_folder / "machine": Path("/"), machine_folder / "processes": Path("/proc")}
+    if is_late:  # else it is refused: below /tmp or /dev/shm, the home's files are known
+        targets[machine_folder / "home"] = other
+
+    def late_options(given: LaunchPlan, put_up: Walls) -> list[str]:
+        options = list(view_options(given, put_up))
+        for link, target in targets.items():
+            link.rmdir()
+            link.symlink_to(target)
+        return options
+
+    for link, target in targets.items():
+        link.mkdir() if is_late else link.symlink_to(target)
+    if is_late:
+        monkeypatch.setattr(spawn, "view_options", late_options)
+    looks = f'ls "$at/key" "$at/{os.getpid()}" "$at/proc/{os.getpid()}"'
+    script = f"for at; do {looks} 2>/dev/null; done; echo end"
+    assert await say(plan(tmp_path, "sh", "-c", script, "sh", *map(str, targets))) == ["end"]
+
+
+@may_mount
+async def test_programs_named_by_links_run(tmp_path: Path, machine_folder: Path) -> None:
+    program = machine_folder / "versions" / "1" / "bin" / "serve"
+    program.parent.mkdir(parents=True)
+    program.symlink_to("/bin/echo")
+    (machine_folder / "current").symlink_to("versions/1")
+    assert await say(plan(tmp_path, str(machine_folder / "current/bin/serve"), "runs")) == ["runs"]
+
+
+@may_mount
+async def test_the_home_below_tmp_may_be_named(tmp_path: Path, machine_folder: Path) -> None:
+    (machine_folder / "secret").mkdir()
+    (machine_folder / "mine").touch()
+    given = plan(machine_folder, "ls", str(machine_folder), name="one")
+    assert given.own_folder is not None
+    view = replace(given.view, shown=(given.own_folder,))
+    assert await say(replace(given, view=view)) == ["mine", "one"]
+
+
+@may_mount
+async def test_what_cannot_be_shown_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    given = plan(tmp_path, "sh", str(tmp_path / "secret" / "serve.sh"))
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "serve.sh").touch()
+    with pytest.raises(CannotStart, match=r"serve.sh is in a folder .* shared_folders"):
+        await start(given)
 
 
 async def test_without_files_of_their_own_a_command_runs_once_at_a_time(tmp_path: Path) -> None:
