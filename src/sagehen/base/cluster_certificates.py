@@ -6,12 +6,12 @@ certificate of the same authority: whoever has one is a member of the cluster.
 `cryptography`, which takes 8 MiB, is imported only where certificates are made.
 """
 
-import os
 import re
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sagehen.base.credentials import write_secret
 from sagehen.base.errors import HomeError, Invalid
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 __all__ = [
+    "PEER_CERTIFICATE",
     "Authority",
     "NodeCertificate",
     "client_context",
@@ -27,13 +28,17 @@ __all__ = [
     "peer_node_id",
     "server_context",
     "server_name",
+    "speaks_for_control",
     "write_certificate",
 ]
 
 NODE_ID = re.compile(r"[a-z0-9-]{1,40}")
 VALID_DAYS = 3650
 FILE_NAME = "node.pem"
+PEER_CERTIFICATE = "peer_certificate"
+"""in the state of a request's ASGI scope: the client's, verified, as `getpeercert()` returns it"""
 _DOMAIN = ".node.sagehen"
+_CONTROL_DOMAIN = ".control.sagehen"
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n", re.DOTALL)
 
 
@@ -67,8 +72,11 @@ def make_authority() -> Authority:
     return Authority(_certificate_pem(certificate), _key_pem(key))
 
 
-def issue(authority: Authority, node_id: str) -> NodeCertificate:
+def issue(authority: Authority, node_id: str, has_control: bool = False) -> NodeCertificate:
     """Issues a certificate with which a node is a server and a client.
+
+    Args:
+        has_control: the node has a control, which may lead the cluster.
 
     Raises:
         Invalid: `node_id` cannot be a node's, or `authority` is none.
@@ -78,7 +86,9 @@ def issue(authority: Authority, node_id: str) -> NodeCertificate:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    name = server_name(node_id)
+    names = [server_name(node_id)]
+    if has_control:
+        names.append(node_id + _CONTROL_DOMAIN)
     try:
         issuer = x509.load_pem_x509_certificate(authority.certificate_pem)
         issuer_key = serialization.load_pem_private_key(authority.key_pem, password=None)
@@ -95,7 +105,7 @@ def issue(authority: Authority, node_id: str) -> NodeCertificate:
         _builder(_name(node_id), key, x509.KeyUsage(**{**_KEY_USES, "digital_signature": True}))
         .issuer_name(issuer.subject)
         .add_extension(x509.BasicConstraints(False, None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([*map(x509.DNSName, names)]), critical=False)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(issuer_id),
@@ -111,14 +121,8 @@ def write_certificate(folder: Path, certificate: NodeCertificate) -> None:
     """Writes all in one file, so that a key and a certificate of different nodes never meet."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
-    draft = folder / f"{FILE_NAME}.new"
-    draft.unlink(missing_ok=True)
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(certificate.key_pem + certificate.certificate_pem + certificate.authority_pem)
-        file.flush()
-        os.fsync(descriptor)
-    draft.replace(folder / FILE_NAME)
+    content = certificate.key_pem + certificate.certificate_pem + certificate.authority_pem
+    write_secret(folder / FILE_NAME, content)
 
 
 def server_context(folder: Path) -> ssl.SSLContext:
@@ -136,7 +140,7 @@ def client_context(folder: Path) -> ssl.SSLContext:
 
 
 def server_name(node_id: str) -> str:
-    """Returns the only DNS name in the node's certificate. Raises Invalid."""
+    """Returns the DNS name by which clients check a node's certificate. Raises Invalid."""
     if NODE_ID.fullmatch(node_id) is None:
         raise Invalid(
             f"{node_id!r} cannot be the id of a node: 1 to 40 characters of a-z, 0-9 and - are "
@@ -156,6 +160,13 @@ def peer_node_id(certificate: Any) -> str:
         if kind == "DNS" and name.endswith(_DOMAIN):
             return str(name.removesuffix(_DOMAIN))
     raise Invalid(f"A certificate of the cluster names no node: {names!r}")
+
+
+def speaks_for_control(certificate: Any) -> bool:
+    """Returns whether a verified certificate, as `getpeercert()` returns it, is that of a node with
+    a control."""
+    names = (certificate or {}).get("subjectAltName", ())
+    return any(kind == "DNS" and name.endswith(_CONTROL_DOMAIN) for kind, name in names)
 
 
 def _context(folder: Path, protocol: int) -> ssl.SSLContext:

@@ -5,7 +5,8 @@ Strongest first: the command line, `SAGEHEN_<NAME>`, `sagehen.toml` in the home,
 
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +118,8 @@ def _refuse_unknown_variables() -> None:
     for name in os.environ:
         if name.startswith(PREFIX) and name not in variables:
             raise SettingError(
-                f"The environment variable {name} is not a setting. Correct or unset it; "
-                "docs/reference/settings.md lists the settings."
+                f"The environment variable {name} is not a setting.{_similar(name, variables)} "
+                "Correct or unset it; docs/reference/settings.md lists the settings."
             )
 
 
@@ -130,13 +131,19 @@ def _names() -> Iterator[str]:
             yield from (f"{name}{_NESTED}{key}" for key in field.annotation.model_fields)
 
 
+def _similar(name: str, names: Iterable[str]) -> str:
+    close = get_close_matches(name, list(names), n=1)
+    return f" Did you mean {close[0]}?" if close else ""
+
+
 def _describe_error(error: ValidationError, file: Path) -> str:
     messages = []
     for details in error.errors():
         name = ".".join(str(part) for part in details["loc"]) or "settings"
         message = details["msg"].removeprefix("Value error, ")
         if details["type"] == "extra_forbidden":
-            messages.append(f"{name} is not a setting (in {file}).")
+            names = {known.replace(_NESTED, ".") for known in _names()}
+            messages.append(f"{name} is not a setting (in {file}).{_similar(name, names)}")
         elif details["type"] == "dict_type":
             # The value may hold keys of an object store.
             messages.append(f"{name}: {message}: a table in the file, JSON in a variable.")

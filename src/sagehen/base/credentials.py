@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.base.errors import HomeError
+from sagehen.base.files import sync_folder
 
 __all__ = [
+    "ACCESS_KEY_PREFIX",
     "Credentials",
     "load_credentials",
     "load_token",
@@ -18,6 +20,7 @@ __all__ = [
     "write_secret",
 ]
 
+ACCESS_KEY_PREFIX = "AKSH"
 _KEY_ALPHABET = string.ascii_uppercase + "234567"
 
 
@@ -36,7 +39,8 @@ def make_credentials(path: Path) -> Credentials:
     """Makes a missing key. Raises HomeError."""
     if not path.exists():
         keys = {
-            "access_key": "AKSH" + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(16)),
+            "access_key": ACCESS_KEY_PREFIX
+            + "".join(secrets.choice(_KEY_ALPHABET) for _ in range(16)),
             "secret_key": secrets.token_urlsafe(30),
         }
         write_secret(path, json.dumps(keys).encode())
@@ -75,6 +79,7 @@ def write_secret(path: Path, secret: bytes) -> None:
         file.flush()
         os.fsync(descriptor)
     draft.replace(path)
+    sync_folder(path.parent)
 
 
 def load_credentials(path: Path) -> Credentials:

@@ -8,6 +8,8 @@ SagehenError
 ├── Conflict
 ├── LimitExceeded
 ├── Unavailable
+│   ├── CommitUnknown
+│   ├── NotLeading
 │   └── StateFull
 ├── StateError
 ├── HomeError
@@ -23,11 +25,13 @@ __all__ = [
     "ArtifactMissing",
     "ArtifactRejected",
     "BackupError",
+    "CommitUnknown",
     "Conflict",
     "HomeError",
     "Invalid",
     "LimitExceeded",
     "NotFound",
+    "NotLeading",
     "SagehenError",
     "SettingError",
     "StateError",
@@ -68,8 +72,21 @@ class Unavailable(SagehenError):
     """Impossible now; a later try may succeed."""
 
 
+class NotLeading(Unavailable):
+    """This control does not lead now, so it asked nobody."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This control does not lead: another one does, or the database does not answer."
+        )
+
+
 class NobodyListens(Unavailable):
     """The machine answers, but no process of it listens at the address."""
+
+
+class CommitUnknown(Unavailable):
+    """The writes may be on disk or not: `Database.write` says what follows."""
 
 
 class StateError(SagehenError):

@@ -10,9 +10,11 @@ from sagehen.base.errors import Unavailable
 
 __all__ = ["EXTRAS", "missing_library", "pip_install", "require_library"]
 
+_XGBOOST: Final = ("xgboost-cpu>=3.0.5,<3.1", "scikit-learn>=1.5,<1.8", "pandas>=2.2.3,<3")
+
 EXTRAS: Final = {
-    "xgboost": ("xgboost-cpu>=3.0.5,<3.1",),
-    "sklearn": ("scikit-learn>=1.5",),
+    "xgboost": _XGBOOST,
+    "sklearn": ("scikit-learn>=1.5", "pandas>=2.2.3,<3"),
     "lightgbm": ("lightgbm>=4.3", "scikit-learn>=1.5"),
     "onnx": ("onnxruntime>=1.18",),
     "tensorflow": ("tensorflow-cpu>=2.16",),
@@ -22,7 +24,7 @@ EXTRAS: Final = {
     "parquet": ("pyarrow>=17",),
     "ray": ("ray>=2.55",),
     "postgres": ("psycopg[binary]>=3.2",),
-    "demo": ("scikit-learn>=1.5", "xgboost-cpu>=3.0.5,<3.1"),
+    "demo": _XGBOOST,
 }
 """by extra; a test compares them with pyproject.toml"""
 

@@ -6,11 +6,12 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from sagehen.base.errors import HomeError
+from sagehen.base.files import make_folder
 
 __all__ = [
     "ATTEMPT_NAME",
@@ -19,6 +20,8 @@ __all__ = [
     "RESTORING",
     "Home",
     "keeping_private",
+    "lock_holder",
+    "lock_id",
     "locked",
     "prepare_home",
 ]
@@ -230,7 +233,7 @@ def prepare_home(path: Path) -> Home:
         )
     home = Home(path)
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path)
         _make_private(home)
         for folder in home.folders:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -288,6 +291,31 @@ def _has_nothing_else(home: Home) -> bool:
     return home.credentials.name in names or names <= known_names
 
 
+def lock_id(home: Home) -> tuple[int, int] | None:
+    """Identifies the file that `locked` holds: another one at its path, or None, means that the
+    home was deleted. Raises OSError, as for a disk that does not answer now."""
+    try:
+        status = home.lock.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def lock_holder(home: Home) -> int | None:
+    """Returns the process that holds the lock of `locked`; None where there is none, or it cannot
+    be seen from here. Trying the lock instead could refuse it to a server that starts just then."""
+    with suppress(OSError):
+        held = lock_id(home)
+        if held is None:
+            return None
+        file = f"{os.major(held[0]):02x}:{os.minor(held[0]):02x}:{held[1]}"
+        for line in Path("/proc/locks").read_text().splitlines():
+            fields = line.split()
+            if fields[1:2] == ["FLOCK"] and fields[3:4] == ["WRITE"] and fields[5:6] == [file]:
+                return int(fields[4])
+    return None
+
+
 @contextmanager
 def locked(home: Home) -> Iterator[None]:
     """Locks the home; the kernel unlocks it when this process ends. Raises HomeError."""
@@ -298,8 +326,11 @@ def locked(home: Home) -> Iterator[None]:
             file.seek(0)
             raise HomeError(
                 f"The home {home.path} is in use by the server with process id "
-                f"{file.read().strip() or '?'}. Stop that one, or choose another home with --home."
+                f"{file.read().strip() or '?'}. Stop that one: sagehen stop --home {home.path}. "
+                "Or choose another home with --home."
             ) from None
+        # Left by a killed server. Who holds the lock without an address gets no signals.
+        home.address.unlink(missing_ok=True)
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sagehen.base.container_exits import hint
 
-__all__ = ["describe_exception", "locate", "missing_module_hint"]
+__all__ = ["describe_exception", "locate", "missing_module_hint", "without_traceback"]
 
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s*File "([^"]+)", line ([0-9]+)(?:, in (.+))?$')
@@ -14,6 +14,11 @@ _SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _LIBRARIES = ("<", os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _LIBRARY_FOLDERS = re.compile(r"/(site-packages|dist-packages|lib/python[0-9.]+)/")
+
+
+def without_traceback(text: str) -> str:
+    """Returns what stands before the traceback in an answer of a model server."""
+    return text.partition(f"\n{_TRACEBACK}")[0].strip()
 
 
 def describe_exception(line: str, above: Sequence[str], requirements: str = "") -> str:
@@ -51,7 +56,10 @@ def missing_module_hint(text: str, requirements: str) -> str:
     if match is None:
         return ""
     module = match[1].partition(".")[0]
-    return f" (pack {module} beside the script, or name its package in {requirements})"
+    return (
+        f" (pack {module} beside the script, name its package in {requirements}, "
+        "or install it where Sagehen runs)"
+    )
 
 
 def _is_library(file: str) -> bool:

@@ -1,6 +1,7 @@
 """Reads the user's configuration of AWS clients, of pip and of CUDA."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,10 @@ __all__ = [
     "pip_variables",
 ]
 
-_STRONGER = ("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_USE_FIPS_ENDPOINT")
+_STRONGER = re.compile(
+    r"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS|AWS_USE_FIPS_ENDPOINT|AWS_ENDPOINT_URL_[A-Z0-9_]+"
+)
+"""A shell evaluates these names: they hold nothing else that the environment may hold."""
 _SDK_CONFIGURATION = "~/.config/sagemaker/config.yaml"
 
 _MPS_FOLDER = "/tmp/nvidia-mps"
@@ -49,9 +53,7 @@ class ClientChoices:
 
 
 def client_choices(environ: Mapping[str, str] = os.environ) -> ClientChoices:
-    stronger = (
-        name for name in environ if name in _STRONGER or name.startswith("AWS_ENDPOINT_URL_")
-    )
+    stronger = filter(_STRONGER.fullmatch, environ)
     file = Path(_SDK_CONFIGURATION).expanduser()
     return ClientChoices(
         stronger=tuple(sorted(stronger)),

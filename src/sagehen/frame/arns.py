@@ -85,5 +85,8 @@ class ArnMaker:
     def role_session(self, role: str, session: str) -> str:
         return f"arn:{self.partition}:sts::{self.account_id}:assumed-role/{role}/{session}"
 
+    def root(self) -> str:
+        return f"arn:{self.partition}:iam::{self.account_id}:root"
+
     def _arn(self, service: str, resource: str) -> str:
         return f"arn:{self.partition}:{service}:{self.region}:{self.account_id}:{resource}"

@@ -64,6 +64,8 @@ class RelayOutcome(StrEnum):
     OPEN = "open"
     OLD_EPOCH = "old-epoch"
     """another control leads"""
+    NO_CONTROL = "no-control"
+    """the certificate is not that of a node with a control"""
     NO_INSTANCE = "no-instance"
     """the node does not run it now"""
     REFUSED = "refused"
@@ -144,7 +146,7 @@ def encode_message(message: RelayRequest | RelayAnswer) -> bytes:
 def read_message(buffer: bytearray, kind: type[Message]) -> Message | None:
     """Takes a message from the beginning of `buffer`; returns None while it is not whole.
 
-    Raises FrameTooLarge or msgspec.MsgspecError.
+    Raises ValueError.
     """
     if len(buffer) < LENGTH.size:
         return None

@@ -51,6 +51,8 @@ class RequestContext:
     """The `Autoscaler`, which changes desired counts."""
     by_link: bool = False
     """unsigned: the request comes from a link in a message"""
+    trace_header: str | None = None
+    """the request's X-Amzn-Trace-Id, which messages and events carry on"""
     warnings: list[str] = field(default_factory=list)
     """what is missing in the answer, for its header `x-sagehen-warning`"""
 

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, cast
 
-import msgspec
-
 from sagehen.base.clock import Clock
 from sagehen.base.cluster_certificates import client_context, server_name
 from sagehen.base.errors import HomeError
@@ -15,7 +13,6 @@ from sagehen.frame.container_relay import (
     ALPN,
     BROKEN_LENGTH,
     LENGTH,
-    FrameTooLarge,
     RelayAnswer,
     RelayNodes,
     RelayOutcome,
@@ -168,7 +165,7 @@ class _RelayedConnection(asyncio.Protocol):
         self._received += data
         try:
             answer = read_message(self._received, RelayAnswer)
-        except (FrameTooLarge, msgspec.MsgspecError) as error:
+        except ValueError as error:
             self._refuse(f"The answer of the node {self.node_id} cannot be read: {error}")
             return b""
         if answer is None:

@@ -151,6 +151,8 @@ class VariantRoute(msgspec.Struct, frozen=True, kw_only=True):
     """answers while no instance can"""
     on_demand: OnDemandRoute | None = None
     """if set, calls wait while an instance starts"""
+    not_serving: str = ""
+    """why no instance serves, for callers; empty where one does, or where that is not known"""
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):

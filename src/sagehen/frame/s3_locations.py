@@ -41,7 +41,10 @@ def parse_location(url: str) -> Location:
         location = _of_https(url)
         if location is not None:
             return location
-    raise Invalid(f"{url} is not the address of an object in S3: s3://bucket/key.")
+    raise Invalid(
+        f"{url} is not the address of an object in S3: s3://bucket/key, or its https form "
+        "without a query."
+    )
 
 
 def _of_https(url: str) -> Location | None:
@@ -50,8 +53,10 @@ def _of_https(url: str) -> Location | None:
         host = parts.hostname or ""
     except ValueError:
         return None
+    if parts.query or parts.fragment:
+        return None  # a version, or a signature: neither is looked at
     path = unquote(parts.path).removeprefix("/")
-    bucket, dot, service = host.partition(".s3")
+    bucket, dot, service = host.rpartition(".s3")
     if bucket and dot and service.startswith((".", "-")):
         return Location(bucket, path)
     first, _, key = path.partition("/")

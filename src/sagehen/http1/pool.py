@@ -92,6 +92,8 @@ class Pool:
         self._connects: set[asyncio.Task[None]] = set()
         self._open: set[ClientConnection] = set()
         self._closed = False
+        self.has_connected = False
+        """ever"""
         self._is_local = address.startswith("unix:")
         self._is_direct = self._is_local and connector is None
         is_ours = self._is_local or tls is not None
@@ -189,6 +191,7 @@ class Pool:
             log.exception("No connection can be made to %s.", self._address)
             self._refuse_waiting()
             return
+        self.has_connected = True
         self._open.add(connection)
         if not connection.transport.is_closing():
             self._hand_out(connection)

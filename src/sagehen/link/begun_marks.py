@@ -49,8 +49,12 @@ class BegunMarks:
         # A file of that name was left by a killed gateway which had the same PID.
         path.unlink(missing_ok=True)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        # Sparse: a link with few requests at once touches one page.
-        os.ftruncate(self._descriptor, _FILE_BYTES)
+        try:
+            # Not sparse: on a full disk, the container would be killed as it touches a page.
+            os.posix_fallocate(self._descriptor, 0, _FILE_BYTES)
+        except OSError:
+            self.close()
+            raise
 
     def unlink(self) -> None:
         """Removes the name, which is no longer needed once the container has opened the file."""

@@ -1,11 +1,13 @@
 """Which node each instance or attempt is on, or is to be on, and who waits for room."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sagehen.frame.container_specs import InstanceSpec
 from sagehen.frame.job_specs import JobSpec
+from sagehen.frame.nodes import Resources
 from sagehen.placement.choice import LoadSum, NodeLoad, Workload, choose_node, describe_lack
 from sagehen.placement.watched_node import WatchedNode
 
@@ -143,6 +145,17 @@ class Assignments:
     def describe_waiting(self) -> list[dict[str, str]]:
         """Returns what no node has room for, and why."""
         return [{"id": each.key, "reason": each.reason} for each in self.waiting.values()]
+
+    def load_of(self, node_id: str) -> Resources:
+        return self._loads[node_id].resources if node_id in self._loads else Resources()
+
+    def group_of(self, key: str) -> str:
+        """Returns the variant, or transform job, of an instance; empty where it is not known."""
+        workload = self._workloads.get(key)
+        return "" if workload is None else workload.group
+
+    def waiting_groups(self) -> Counter[str]:
+        return Counter(each.workload.group for each in self.waiting.values())
 
     def finish(self, key: str) -> None:
         """Notes that an attempt has ended, and needs nothing."""

@@ -108,7 +108,10 @@ def describe_lack(needed: Workload, nodes: Sequence[NodeLoad]) -> str:
         parts.append(f"{resources.gpus:g} GPUs")
     needs = f"{needed.instance_type or 'It'} needs {', '.join(parts)}"
     if any(resources.fits_in(node.total) for node in nodes):
-        return f"{needs}, which no node of the cluster has free now"
+        return (
+            f"{needs}, which no node of the cluster has free now: add a node, or one with more "
+            "(cluster_cpus, cluster_memory_gib), or choose a smaller instance type"
+        )
     return (
         f"{needs}; none of the cluster's {len(nodes)} nodes is that large: add one, or choose "
         "a smaller instance type"

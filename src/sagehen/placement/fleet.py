@@ -8,6 +8,7 @@ stood down ──► begins: all nodes are asked ──► ready: each has repor
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence, Set
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,17 @@ class Fleet(NodeQuestions):
     @property
     def waiting(self) -> list[dict[str, str]]:
         return self._assignments.describe_waiting()
+
+    def reserved(self, node_id: str) -> Resources:
+        """Returns the needs of all instances and jobs that are assigned to a node."""
+        return self._assignments.load_of(node_id)
+
+    def without_room(self, node_id: str) -> int:
+        """Returns how many instances of endpoints on a node have a successor that waits for room
+        on another one."""
+        node = self._nodes.get(node_id)
+        here = [] if node is None else [self._assignments.group_of(key) for key in node.instances]
+        return sum((Counter(filter(None, here)) & self._assignments.waiting_groups()).values())
 
     @property
     def leaving(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from sagehen import __version__
 from sagehen.base.clock import Clock
-from sagehen.base.errors import Invalid, NobodyListens, SagehenError
+from sagehen.base.errors import Invalid, NobodyListens, NotLeading, SagehenError
 from sagehen.frame.nodes import (
     AGENT_API_VERSIONS,
     LeaseAnswer,
@@ -54,7 +54,7 @@ class Heartbeat:
         self._clock = clock
         self._on_change = on_change
         self._heard_at = clock.monotonic()
-        """the last answer, or the beginning"""
+        """the last answer, or the last moment at which control could not ask"""
         self._refused_since: float | None = None
         """since when each connection was refused"""
         self._answered_at: float | None = None
@@ -95,6 +95,9 @@ class Heartbeat:
             except Invalid as error:
                 self._refuse(str(error))
                 self._refused_since = None
+            except NotLeading:
+                # The silence is control's own: a node gets its whole time once control asks again.
+                self._heard_at, self._refused_since = self._clock.monotonic(), None
             except NobodyListens:
                 if self._refused_since is None:
                     self._refused_since = self._clock.monotonic()
@@ -142,7 +145,8 @@ class Heartbeat:
     def _look(self) -> None:
         now = self._clock.monotonic()
         silent = now - self._heard_at
-        is_lost, is_fenced = now >= self._lost_at, silent >= FENCED_SECONDS
+        is_lost = self.is_lost or now >= self._lost_at
+        is_fenced = self.is_fenced or silent >= FENCED_SECONDS
         if is_lost and not self.is_lost:
             log.warning("A node is lost.", extra=self._about() | {"silent_seconds": silent})
         if (is_lost, is_fenced) != (self.is_lost, self.is_fenced):

@@ -93,7 +93,7 @@ class ClusterLogs:
         """Answers `sagehen logs`: `{"request": …, "positions": {node: {log: position}}}`."""
         try:
             asked = msgspec.json.decode(request.body, type=_TailRequest)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:
             raise Invalid(f"This is no request for logs: {error}") from error
         if asked.positions is None:
             answers = await self.ask(_node_request(asked.request, None))
@@ -135,5 +135,5 @@ def _node_request(request: TailRequest, positions: dict[str, int] | None) -> Nod
 def _decode(body: bytes) -> NodeAnswer | None:
     try:
         return msgspec.json.decode(body, type=NodeAnswer)
-    except msgspec.MsgspecError:
+    except ValueError:
         return None  # of another version

@@ -95,10 +95,11 @@ class NodeLoop:
 
     async def turn(self) -> None:
         epoch = self._epoch()
+        if epoch is None:  # before the database is read, which may be away just then
+            self._silent_since.clear()
         records = await self._register(await in_thread(self._read))
         self.on_own(next(each for each in records if each.node_id == self._own_id))
         if epoch is None:
-            self._silent_since.clear()
             await self._fleet.stand_down()
             return
         if epoch != self._written_epoch:

@@ -12,10 +12,11 @@ from sagehen.base.concurrency import in_thread
 from sagehen.base.errors import Conflict, NotFound, SagehenError, Unavailable
 from sagehen.frame.container_specs import InstanceOwner
 from sagehen.frame.job_specs import JobList
-from sagehen.frame.nodes import NodeDescription
+from sagehen.frame.nodes import NodeDescription, Resources
 from sagehen.frame.own_paths.routes import OwnPathRequest, own_route
 from sagehen.placement import store
 from sagehen.placement.fleet import Fleet
+from sagehen.placement.metrics import node_state
 from sagehen.placement.node_loop import NODES_CHANGED
 from sagehen.placement.records import NodeRecord
 from sagehen.placement.watched_node import NodeAgent
@@ -55,14 +56,19 @@ class NodePaths:
 
     async def status(self, request: OwnPathRequest) -> dict[str, Any]:
         """Describes all known nodes; those that do not answer have no processes. Only the control
-        that leads knows what waits for room, and whose version it does not understand."""
+        that leads knows what is reserved and what waits for room, and whose version it does not
+        understand."""
         records = await in_thread(self._read)
         views = await self._look_at(records)
         watched = {node.node_id: node for node in self._fleet.nodes}
         nodes = [_describe(*each) for each in zip(records, views, strict=True)]
         for node in nodes:
-            if node["id"] in watched and watched[node["id"]].heartbeat.refusal:
-                node["state"] = "other version"
+            if node["id"] in watched:
+                node["leader"] = node["id"] == self._own_node_id
+                node["reserved"] = _sizes(self._fleet.reserved(node["id"]))
+                node["without_room"] = self._fleet.without_room(node["id"])
+                if watched[node["id"]].heartbeat.refusal:
+                    node["state"] = "other version"
         return {
             "nodes": nodes,
             "waiting": self._fleet.waiting,
@@ -181,8 +187,9 @@ def _describe(record: NodeRecord, view: _View | None) -> dict[str, Any]:
         "id": record.node_id,
         "address": record.gateway_address,
         "head": record.has_control,
-        "state": _state(record, view),
+        "state": node_state(record, answers=view is not None),
         "version": record.version,
+        "capacity": _sizes(record.resources),
         "instances": sorted(report.instance_id for report in reports),
         "transform_instances": sum(
             report.owner is InstanceOwner.TRANSFORM_JOB for report in reports
@@ -192,9 +199,9 @@ def _describe(record: NodeRecord, view: _View | None) -> dict[str, Any]:
     }
 
 
-def _state(record: NodeRecord, view: _View | None) -> str:
-    if record.is_leaving:
-        return "stopped" if view is None else "leaving"
-    if view is None:
-        return "lost"
-    return "draining" if record.is_draining else "ready"
+def _sizes(resources: Resources) -> dict[str, float]:
+    return {
+        "cpus": resources.cpus,
+        "memory_gib": resources.memory_bytes / 2**30,
+        "gpus": resources.gpus,
+    }

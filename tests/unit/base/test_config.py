@@ -54,6 +54,7 @@ def test_a_file_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.Mo
         (b"region = ", "malformed"),
         (b'region = "a b"', "region"),
         (b"prot = 9000", "prot is not a setting"),
+        (b"smtp_prot = 1", "Did you mean smtp_port?"),
         (b'launcher = "podman"', "launcher"),
         (b'[images]\na = "dokcer"', "a command as a list of texts, or `docker` or `process`"),
         (b'docker_host = "tcp://10.0.0.1:2375"', "docker_host"),

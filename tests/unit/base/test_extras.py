@@ -35,7 +35,7 @@ def test_every_extra_can_be_told():
 def test_the_sentence_says_what_is_missing_where_and_the_command():
     assert str(missing_library("XGBoost", "xgboost")) == (
         "XGBoost is not installed. In the Python environment that Sagehen runs in: "
-        "pip install 'xgboost-cpu>=3.0.5,<3.1'"
+        "pip install 'xgboost-cpu>=3.0.5,<3.1' 'scikit-learn>=1.5,<1.8' 'pandas>=2.2.3,<3'"
     )
 
 

@@ -42,7 +42,7 @@ def test_a_syntax_error_is_where_it_is_even_in_a_library() -> None:
 def test_a_missing_module_is_named_with_the_remedy() -> None:
     line = "ModuleNotFoundError: No module named 'catboost.core'"
     assert describe_exception(line, FIRST, "code/requirements.txt") == (
-        f"{line} (early.py, line 9) (pack catboost beside the script, or name its package in "
-        "code/requirements.txt)"
+        f"{line} (early.py, line 9) (pack catboost beside the script, name its package in "
+        "code/requirements.txt, or install it where Sagehen runs)"
     )
     assert describe_exception(line, []) == line

@@ -15,7 +15,9 @@ from sagehen.frame.s3_locations import Location, parse_location
         ("https://bucket.s3.amazonaws.com/a/b", Location("bucket", "a/b")),
         ("https://bucket.s3.eu-west-1.amazonaws.com/a%20b", Location("bucket", "a b")),
         ("https://bucket.s3-eu-west-1.amazonaws.com/a", Location("bucket", "a")),
+        ("https://my.s3-bucket.s3.amazonaws.com/a", Location("my.s3-bucket", "a")),
         ("https://s3.eu-west-1.amazonaws.com/bucket/a/b", Location("bucket", "a/b")),
+        ("https://s3-eu-west-1.amazonaws.com/bucket/a/b", Location("bucket", "a/b")),
     ],
 )
 def test_addresses_of_s3_are_read(url: str, location: Location) -> None:
@@ -32,6 +34,8 @@ def test_addresses_of_s3_are_read(url: str, location: Location) -> None:
         "https://[bucket/key",
         "https://s3.us-east-1.amazonaws.com/",
         "https://.s3.us-east-1.amazonaws.com/key",
+        "https://bucket.s3.amazonaws.com/key?versionId=1",
+        "https://bucket.s3.amazonaws.com/key#part",
         "file:///etc/passwd",
     ],
 )

@@ -1,6 +1,8 @@
 """The file in which a container marks the requests that it has begun."""
 
+import errno
 import os
+from contextlib import closing
 
 import pytest
 
@@ -40,6 +42,20 @@ def test_only_what_is_marked_has_begun(marks, path):
     assert number(7, 65534) not in begun
     assert number(7, 1) not in begun
     marker.close()
+
+
+def test_full_disk_is_noticed_by_the_gateway_and_not_by_the_container(path, monkeypatch):
+    """A container that touched a page without a block would be killed."""
+    with closing(BegunMarks(path)):
+        assert path.stat().st_blocks * 512 >= FILE_BYTES
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+    with pytest.raises(OSError, match="No space left"):
+        BegunMarks(path)
+    assert not path.exists()
 
 
 def test_marks_outlive_the_container_and_the_name(marks, path):

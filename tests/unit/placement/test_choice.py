@@ -66,7 +66,9 @@ def test_each_resource_counts():
 def test_the_lack_of_room_is_explained():
     busy = node("a", *[work()] * 8)
     assert describe_lack(work(), [busy]) == (
-        "ml.m5.large needs 2 vCPUs, 8 GiB of memory, which no node of the cluster has free now"
+        "ml.m5.large needs 2 vCPUs, 8 GiB of memory, which no node of the cluster has free now: "
+        "add a node, or one with more (cluster_cpus, cluster_memory_gib), or choose a smaller "
+        "instance type"
     )
     too_large = work(resources=size(96, 768, 8))
     assert describe_lack(too_large, [busy]) == (

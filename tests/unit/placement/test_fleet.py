@@ -46,6 +46,18 @@ async def test_instances_are_spread_and_reported_with_their_nodes(cluster):
     await cluster.fleet.delete_instance("i-1")
 
 
+async def test_what_is_reserved_and_what_finds_no_room_elsewhere_is_known(cluster):
+    await cluster.begin("a", "b", resources=SMALL)
+    await cluster.put(*(variant_spec(f"i-{number}") for number in range(4)))
+    await cluster.fleet.put_instance(variant_spec("i-next", "other"))
+    assert cluster.fleet.reserved("a") == SMALL
+    assert cluster.fleet.without_room("a") == 0, "another endpoint's instance waits"
+    assert cluster.fleet.reserved("unknown").cpus == 0
+    await cluster.change("a", resources=SMALL, is_leaving=True)
+    await cluster.fleet.put_instance(variant_spec("i-moved"))
+    assert cluster.fleet.without_room("a") == 1
+
+
 async def test_all_nodes_that_answer_prepare_for_starts(cluster):
     await cluster.begin("a", "b")
     cluster.agents["b"].die()
@@ -78,6 +90,57 @@ async def test_the_instances_of_a_lost_node_vanish_and_are_placed_elsewhere(clus
     assert await cluster.places() == {"i-2": places["i-2"]}
     await cluster.put(variant_spec("i-1"))
     assert (await cluster.places())["i-1"] == places["i-2"]
+
+
+@pytest.mark.parametrize("seconds", [5, 30, 120, 600])
+async def test_no_instance_moves_when_control_has_its_lease_again(cluster, seconds):
+    """As in an outage of the database, in which control may ask no node."""
+    await cluster.begin("a", "b")
+    await cluster.put(variant_spec("i-1"), variant_spec("i-2"))
+    places = await cluster.places()
+    for agent in cluster.agents.values():
+        agent.is_leading = False
+    for _ in range(seconds):
+        await cluster.pass_time(1)
+        assert await cluster.places() == places
+    for agent in cluster.agents.values():
+        agent.is_leading = True
+        agent.calls.clear()
+    for _ in range(20):
+        assert await cluster.places() == places
+        await cluster.pass_time(0.25)
+    asked = {call for agent in cluster.agents.values() for call, _ in agent.calls}
+    assert not asked & {"put", "delete"}
+
+
+async def test_a_node_that_died_in_an_outage_is_lost_a_while_after_it(cluster):
+    await cluster.begin("a", "b")
+    await cluster.put(variant_spec("i-1"), variant_spec("i-2"))
+    places = await cluster.places()
+    dead = places["i-1"]
+    for agent in cluster.agents.values():
+        agent.is_leading = False
+    cluster.agents[dead].die()
+    await cluster.pass_time(30)
+    for agent in cluster.agents.values():
+        agent.is_leading = True
+    await cluster.pass_time(3)
+    assert await cluster.places() == places
+    await cluster.pass_time(2)
+    assert await cluster.places() == {"i-2": places["i-2"]}
+
+
+async def test_a_lost_node_stays_lost_while_control_has_no_lease(cluster):
+    await cluster.begin("a", "b")
+    await cluster.put(variant_spec("i-1"), variant_spec("i-2"))
+    lost = (await cluster.places())["i-1"]
+    cluster.agents[lost].hang()
+    await cluster.pass_time(5)
+    assert "i-1" not in await cluster.places()
+    for agent in cluster.agents.values():
+        agent.is_leading = False
+    await cluster.pass_time(30)
+    assert "i-1" not in await cluster.places()
 
 
 async def test_containers_of_a_lost_node_are_not_reached(cluster):

@@ -176,6 +176,26 @@ async def test_a_leader_whose_clock_is_ahead_forgets_no_node_that_it_has_not_ask
     assert set(house.rows()) == {"own", "a"}
 
 
+async def test_an_outage_of_the_database_is_no_silence_of_a_node(house, monkeypatch):
+    house.change(store.put, node_record("a"))
+    house.fleet.silent = {"a"}
+    await house.loop.turn()
+    house.epoch = None  # the lease has run out
+
+    def away():
+        raise Unavailable("The database is away.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(house.loop, "_read", away)
+        for _ in range(1200):
+            house.clock.advance(1)
+            with pytest.raises(Unavailable):
+                await house.loop.turn()
+    house.epoch = 3
+    await house.loop.turn()
+    assert set(house.rows()) == {"own", "a"}
+
+
 async def test_a_new_leader_asks_its_nodes_before_the_source(house):
     """Ray may have died with the last leader; jobs end when nobody renews their lease for 8 s."""
     asked = []

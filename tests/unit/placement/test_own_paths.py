@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from sagehen.base.errors import NotFound, Unavailable
+from sagehen.frame.nodes import Resources
 from sagehen.frame.own_paths.routes import OwnPathRequest
 from sagehen.placement import store
 from sagehen.placement.own_paths import NodePaths
@@ -127,6 +128,8 @@ def fleet_of(*node_ids, refusal=""):
     return SimpleNamespace(
         nodes=nodes,
         waiting=[{"id": "i-9", "reason": "no room"}],
+        reserved=lambda node_id: Resources(cpus=2, memory_bytes=8 * 2**30),
+        without_room=lambda node_id: 1,
         other_problems=lambda: ["Ray cannot be used."],
     )
 
@@ -141,9 +144,14 @@ async def test_the_leader_says_what_waits_and_which_node_is_of_another_version(
     assert shown["waiting"] == [{"id": "i-9", "reason": "no room"}]
     assert shown["problems"] == ["Ray cannot be used."]
     assert shown["of_leader"]
+    (node,) = shown["nodes"]
+    assert (node["leader"], node["without_room"]) == (True, 1)
+    assert node["capacity"] == {"cpus": 64, "memory_gib": 256, "gpus": 0}
+    assert node["reserved"] == {"cpus": 2, "memory_gib": 8, "gpus": 0}
 
 
 async def test_a_standby_says_that_it_does_not_know_what_waits(leaving):
     shown = await leaving.paths.status(OwnPathRequest("GET", {}, {}, b""))
     assert [node["state"] for node in shown["nodes"]] == ["ready"]
     assert not shown["of_leader"]
+    assert "reserved" not in shown["nodes"][0]

@@ -10,6 +10,7 @@ from sagehen.base.metrics.metric import (
     Metric,
     MetricKind,
 )
+from sagehen.base.metrics.server import CLUSTER, SERVER
 from sagehen.base.metrics.serverless import SERVERLESS
 from sagehen.base.metrics.usage import (
     HOSTS,
@@ -34,6 +35,8 @@ METRICS: dict[str, Metric] = {
         *OBJECTS,
         *TRAINING,
         *TRANSFORM,
+        *SERVER,
+        *CLUSTER,
     )
 }
 """by SageMaker's name"""

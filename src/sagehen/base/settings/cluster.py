@@ -47,7 +47,7 @@ class ClusterSettings(Section):
         None, gt=0, description="The same for memory; default: all that the machine has."
     )
     cluster_cut_off_seconds: float = Field(
-        600,
+        900,
         ge=30,
         description="How long the instances of endpoints on a node serve without any control; then "
         "they stop. Jobs stop after 8 seconds.",

@@ -179,7 +179,7 @@ class InstanceSettings(Section):
         (),
         description="Folders of this machine that containers see at their paths though they lie in "
         "/tmp, /run or another folder that containers have of their own: one text with commas, or "
-        "a list.",
+        "a list. What a command names by its whole path is seen, read-only, without this.",
     )
     container_processes: Literal["own", "machine"] = Field(
         "own",
@@ -336,6 +336,12 @@ class TransformSettings(Section):
     )
     max_transform_instances: int = Field(
         20, ge=1, description="Instances of one transform job; more are refused."
+    )
+    transform_runner_memory_bytes: int = Field(
+        4 * 2**30,
+        ge=2**28,
+        description="Memory of the process that feeds one transform job; a job that needs more "
+        "fails.",
     )
     max_transform_logs: int = Field(
         1000,

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from sagehen.base.errors import SagehenError
+from sagehen.base.files import sync_folder
 
 __all__ = [
     "BrokenRows",
@@ -207,11 +208,7 @@ def _publish(draft: Path, path: Path) -> None:
     with draft.open("rb") as file:
         os.fsync(file.fileno())
     draft.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def _write(

@@ -10,6 +10,7 @@ Foreign web pages must not use unsigned paths through a browser on this machine.
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -36,6 +37,8 @@ __all__ = [
 ]
 
 _OURS = ("same-origin", "none")
+_HOST = re.compile(r"(?:(?P<name>[A-Za-z0-9._-]+)|\[(?P<address>[0-9A-Fa-f:.]+)\])(?::[0-9]*)?")
+"""all of a Host header: urlsplit would pass over user info, and text behind a bracket"""
 
 
 class OwnSite:
@@ -83,10 +86,10 @@ def is_loopback(host: str) -> bool:
 
 
 def _name_in(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
+    match = _HOST.fullmatch(host)
+    if match is None:
         return ""
+    return (match["name"] or match["address"]).lower().rstrip(".")
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -45,6 +45,12 @@ def test_who_is_a_foreign_page(headers, is_foreign):
         ("localhost.evil.com", True),
         ("127.0.0.1.evil.com", True),
         ("evil.com#localhost", True),
+        ("evil.com@localhost", True),
+        ("evil.com\\@localhost", True),
+        ("evil.com:80@127.0.0.1", True),
+        ("[::1].evil.com", True),
+        ("localhost:port", True),
+        ("localhost\n", True),
         ("[", True),
         ("", True),
         (None, False),
@@ -68,6 +74,8 @@ def test_which_names_are_this_server_s(host, is_foreign):
         ("0.0.0.0", False),
         ("192.168.1.7", False),
         ("evil.com", False),
+        ("evil.com@localhost", False),
+        ("[::1].evil.com", False),
     ],
 )
 def test_what_is_loopback(host, is_so):
