@@ -102,6 +102,7 @@ def _make_context(
         limit_hits=hits,
         access_log=access_log,
         monotonic=clock.monotonic,
+        now=clock.now,
         end_reason=partial(_end_reason, home),
         random=rng.random,
     )

@@ -173,7 +173,7 @@ class ControlProxy:
         self._exchange.channel.release()
 
     def _answer_unavailable(self) -> None:
-        answer_control_unavailable(self._exchange)
+        answer_control_unavailable(self._exchange, is_starting=not self._pool.has_connected)
 
     def _head(self) -> bytes:
         exchange = self._exchange

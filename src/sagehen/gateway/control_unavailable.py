@@ -14,6 +14,8 @@ MESSAGE = (
     "moment. If it had begun this request, the request may or may not have been carried out."
 )
 
+STARTING_MESSAGE = "This server is starting, and its control process is not ready yet. Try again."
+
 LEADER_MESSAGE = (
     "The server that serves the endpoints does not answer now; another takes over in a moment. Try "
     "again. If it had begun this request, the model may or may not have been invoked."
@@ -24,9 +26,10 @@ _S3_CONTENT_TYPE = b"application/xml"
 """errors of S3 alone have this one"""
 
 
-def answer_control_unavailable(exchange: Exchange) -> None:
+def answer_control_unavailable(exchange: Exchange, *, is_starting: bool = False) -> None:
+    """`is_starting`: this gateway has never reached control."""
     exchange.channel.release()
-    _answer_unavailable(exchange, MESSAGE)
+    _answer_unavailable(exchange, STARTING_MESSAGE if is_starting else MESSAGE)
 
 
 def answer_leader_unavailable(exchange: Exchange) -> None:

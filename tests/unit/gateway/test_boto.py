@@ -73,9 +73,12 @@ async def test_an_oversize_body(house, variant, echo):
 
 
 async def test_asynchronous_invocations_while_control_is_away(house):
+    control = await house.control(lambda asked: (202, {}, b"{}"))
     await house.start()
+    request = {"EndpointName": "price", "InputLocation": "s3://bucket/key"}
+    await house.boto("invoke_endpoint_async", **request)
+    house.home.control_socket.unlink()
+    control.hang_up()
     with pytest.raises(ClientError, match="control process does not answer") as caught:
-        await house.boto(
-            "invoke_endpoint_async", EndpointName="price", InputLocation="s3://bucket/key"
-        )
+        await house.boto("invoke_endpoint_async", **request)
     assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503

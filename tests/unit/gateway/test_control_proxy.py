@@ -24,6 +24,8 @@ class Upstream:
 class Pool:
     """Hands out new connections."""
 
+    has_connected = True
+
     def __init__(self) -> None:
         self.made: list[Upstream] = []
 

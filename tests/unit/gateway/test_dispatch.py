@@ -72,6 +72,20 @@ async def test_control_hears_of_http_1_0(house, given):
     assert asked.headers == [("Host", "h:1"), *given, ("Via", "1.0 sagehen")]
 
 
+async def test_a_server_that_starts_says_so_and_one_whose_control_is_gone_does_not(house):
+    await house.start()
+    request = b"GET /_sagehen/health HTTP/1.1\r\nHost: h\r\n\r\n"
+    got = await ask(house, request)
+    assert (got.status, b"This server is starting" in got.body) == (503, True)
+    assert b"started again" not in got.body
+    control = await house.control(lambda asked: (200, {}, b""))
+    assert (await ask(house, request)).status == 200
+    house.home.control_socket.unlink()
+    control.hang_up()
+    got = await ask(house, request)
+    assert (got.status, b"it is started again by itself" in got.body) == (503, True)
+
+
 async def test_controls_own_request_id_is_kept(house):
     await house.control(lambda asked: (200, {"x-amzn-RequestId": "mine"}, b""))
     await house.start()

@@ -86,9 +86,12 @@ def asynchronous(endpoint: str) -> AwsError:
     )
 
 
-def no_instance(endpoint: str) -> AwsError:
+def no_instance(endpoint: str, reason: str = "") -> AwsError:
+    """`reason` says why none has started: a moment alone may not mend that."""
+    waits = f"One waits to start: {reason.rstrip('.')}."
+    hint = waits if reason else "Try again in a moment;"
     return unavailable(
-        f"Endpoint {endpoint} has no instance that can take a request now. Try again in a moment; "
+        f"Endpoint {endpoint} has no instance that can take a request now. {hint} "
         f"DescribeEndpoint tells its state, and `sagehen logs {endpoint}` what its containers said."
     )
 

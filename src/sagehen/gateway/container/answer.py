@@ -11,6 +11,7 @@ KEPT_BYTES = 256 * 1024
 
 _NOT_STARTED = b"x-sagehen-not-started"
 _BY_MODEL = b"x-sagehen-by-model"
+_WORKER_DIED = b"x-sagehen-worker-died"
 
 _PASSED_ON = {
     b"content-type": b"Content-Type",
@@ -86,6 +87,11 @@ class ContainerAnswer:
     def is_by_model(self) -> bool:
         """Whether the model itself, not its server, chose the status."""
         return _has(self.headers, _BY_MODEL)
+
+    @property
+    def is_worker_death(self) -> bool:
+        """Whether the process of the model's code ended with the request."""
+        return _has(self.headers, _WORKER_DIED)
 
     def _pass_on(self, length: int | None) -> None:
         self.passing = True

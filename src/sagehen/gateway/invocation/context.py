@@ -257,6 +257,8 @@ class InvocationContext:
     limit_hits: LimitHits
     access_log: AccessLog | None
     monotonic: Callable[[], float]
+    now: Callable[[], float]
+    """seconds since the epoch"""
     end_reason: Callable[[RoutedInstance], str | None]
     """why the container ended; "" if unknown, None if not known yet"""
     random: Random

@@ -69,7 +69,7 @@ def no_instance_error(
     if target_model is not None and load_failure is not None:
         return errors.not_loaded(target_model, load_failure)
     if not placement.can_wait_for_start:
-        return errors.no_instance(admitted.endpoint.name)
+        return errors.no_instance(admitted.endpoint.name, admitted.variant.route.not_serving)
     most = context.limits.waiting_for_start
     if admitted.variant.slot_queue.length < most:
         return None

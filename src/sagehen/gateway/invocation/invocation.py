@@ -307,6 +307,8 @@ class Invocation(LoggedRequest):
             self.refused()
         elif has_model and self.model_wait.is_miss(answer):
             self.model_wait.model_missing(answer.status)
+        elif answer.is_worker_death and self._answer_offline():
+            return
         else:
             self.fail_with_answer(answer.status, answer.body, answer.whole)
 
@@ -351,6 +353,8 @@ class Invocation(LoggedRequest):
         if self._pipeline is not None:
             self._pipeline.count(status)
         self._metrics.fail(status)
+        message = str(error.members.get("OriginalMessage", error.message))
+        self._metrics.note_error(self._context.now(), status, message)
         self.fail(error)
 
     @property

@@ -9,7 +9,7 @@ import msgspec
 from sagehen.frame.statistics import add_to_buckets
 from sagehen.gateway.client.limits import no_hits
 
-__all__ = ["Counters", "DurationSketch", "InFlightCounter", "VariantCounters"]
+__all__ = ["Counters", "DurationSketch", "InFlightCounter", "LastError", "VariantCounters"]
 
 MAX_GONE_VARIANTS = 200
 WINDOW_REPORTS = 10
@@ -92,6 +92,20 @@ class InFlightCounter:
         }
 
 
+LONGEST_ERROR = 300
+"""characters; reports have thousands of variants"""
+
+
+class LastError(msgspec.Struct, frozen=True):
+    """The last error of a variant's container that a caller got."""
+
+    at: float
+    """seconds since the epoch"""
+    status: int
+    """that the container answered; 500 for none"""
+    message: str
+
+
 _Key = tuple[str, str, str, bool]
 """endpoint, variant, container, is a stage"""
 
@@ -140,6 +154,7 @@ class VariantCounters(msgspec.Struct, kw_only=True):
     )
     queued: InFlightCounter = msgspec.field(default_factory=InFlightCounter, name="QueuedRequests")
     """waiting for a slot"""
+    last_error: LastError | None = msgspec.field(default=None, name="LastError")
 
     def digest(self) -> None:
         self.model_latency.digest()

@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from sagehen.base.clock import Clock
 from sagehen.base.telemetry import shown
+from sagehen.base.user_code_errors import without_traceback
 from sagehen.gateway.admission.admission import AdmissionRequest, Admitted
 from sagehen.gateway.admission.params import read_target
 from sagehen.gateway.client.limits import Limit, LimitHits
-from sagehen.gateway.metrics.counters import VariantCounters
+from sagehen.gateway.metrics.counters import LONGEST_ERROR, LastError, VariantCounters
 
 __all__ = [
     "CLIENT_GONE",
@@ -189,6 +190,11 @@ class RequestMetrics:
         else:
             counters.errors_5xx += 1
         self._count_latencies(self._monotonic())
+
+    def note_error(self, at: float, status: int, message: str) -> None:
+        """Keeps the error for `sagehen status`, without the traceback, which is in the log."""
+        text = without_traceback(message)[:LONGEST_ERROR]
+        self._counters.last_error = LastError(at, status, text)
 
     def succeed(self) -> None:
         self._count_latencies(self._answered_at)

@@ -218,7 +218,7 @@ class ModelLeases:
                 self._agent, "POST", path, body, wait_seconds + ANSWER_SLACK_SECONDS
             )
             outcome = _outcome(answer.status, answer.body)
-        except (Unavailable, msgspec.DecodeError) as error:
+        except (Unavailable, ValueError) as error:
             outcome = ModelLoadFailure(503, f"The agent of the instance does not answer: {error}")
         self._finish(key, outcome)
 

@@ -100,7 +100,7 @@ def decode_route(body: bytes) -> PeerRoute:
     """Raises LinkError."""
     try:
         return msgspec.json.decode(body, type=PeerRoute)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise LinkError(f"A route cannot be read: {error}") from error
 
 
@@ -120,5 +120,5 @@ def decode_failure(body: bytes) -> Failure:
     """Raises LinkError."""
     try:
         return msgspec.json.decode(body, type=Failure)
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise LinkError(f"A failure cannot be read: {error}") from error

@@ -84,7 +84,7 @@ class ModelNodes:
             answer = await call(self._agent, "GET", path, b"", ASK_SECONDS)
             if answer.status == 200:
                 nodes = msgspec.json.decode(answer.body, type=_Holders).nodes
-        except (Unavailable, msgspec.MsgspecError) as error:
+        except (Unavailable, ValueError) as error:
             log.debug("The nodes that have a model are not known: %s", error)
         self._known[url] = _Known(nodes, self._clock.monotonic())
         self._known.move_to_end(url)

@@ -25,6 +25,10 @@ NEW_SESSION = "NEW_SESSION"
 """SessionId that begins a session"""
 SESSION_SECONDS = 1200.0
 """without an expiry; the containers' own default"""
+LONGEST_SECONDS = 365 * 86400.0
+"""that a session may last, whatever its container or another node says"""
+CLOCK_SKEW_SECONDS = 3600.0
+"""between nodes, of which each bounds its sessions by its own clock"""
 DRAFT_SECONDS = 60.0
 """grace for files being written, which have no expiry yet"""
 
@@ -66,7 +70,7 @@ class Sessions:
         try:
             content = self._file(endpoint, session_id).read_bytes()
             session = msgspec.json.decode(content, type=StickySession)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (FileNotFoundError, ValueError):
             return None
         return session if session.expires > self._clock.now() else None
 
@@ -109,8 +113,10 @@ class Sessions:
             return
         try:
             session = msgspec.json.decode(content, type=StickySession)
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             raise OSError(f"a session cannot be read: {error}") from error
+        if not 0 <= session.expires <= self._clock.now() + LONGEST_SECONDS + CLOCK_SKEW_SECONDS:
+            raise OSError(f"a session cannot expire at {session.expires:g} s since the epoch")
         self._write(self._folder / name, content, session.expires)
 
     def sweep(self) -> None:
@@ -140,7 +146,7 @@ class Sessions:
                 expires = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
             except ValueError:
                 log.warning("The expiry of a container's session is not a time: %s", value)
-        return session_id.strip(), expires
+        return session_id.strip(), min(expires, self._clock.now() + LONGEST_SECONDS)
 
     def _write(self, file: Path, content: bytes, expires: float) -> None:
         draft = file.with_name(f"{uuid4().hex}.new")

@@ -75,6 +75,13 @@ def test_what_may_be_tried_again_says_when():
     assert b"Retry-After: 1\r\n" in channel.written
 
 
+def test_what_no_moment_mends_is_not_to_be_tried_in_a_moment():
+    message = no_instance("price", "it needs 2 vCPUs, which no node has free now.").message
+    assert "One waits to start: it needs 2 vCPUs, which no node has free now. Desc" in message
+    assert "in a moment" not in message
+    assert "Try again in a moment; DescribeEndpoint" in no_instance("price").message
+
+
 @pytest.mark.parametrize("has_body", [True, False])
 def test_a_refusal_keeps_the_connection_only_if_no_body_follows(has_body):
     exchange = make_exchange(Answers(), b"id")

@@ -1,10 +1,12 @@
 """InvokeEndpoint from the caller's side, with one container or several behind."""
 
 import asyncio
+from unittest.mock import ANY
 
 import pytest
 
 from sagehen.frame.routes import AsyncPlan, Route, RoutingStrategy
+from sagehen.gateway.metrics.counters import LONGEST_ERROR
 
 LEAST = RoutingStrategy.LEAST_OUTSTANDING_REQUESTS
 
@@ -233,6 +235,21 @@ async def test_a_client_that_leaves_frees_the_instance(house, variant, eventuall
     client.close()
     await eventually(lambda: container.lost)
     assert house.outstanding() == 0
+
+
+async def test_the_last_error_is_told_to_control_without_its_traceback(house, variant):
+    def answer(asked):
+        return 500, {}, b"KeyError: " + asked.body + b"\nTraceback (most recent call last):\n..."
+
+    await house.control(lambda asked: (200, {}, b""))
+    house.route(variant(await house.fake(answer)))
+    await house.start()
+    for body in (b"first", b"x" * 1000):
+        await house.invoke(body)
+    await house.stop()
+    (counts,) = house.told["variants"]
+    message = "KeyError: " + "x" * (LONGEST_ERROR - 10)
+    assert counts["LastError"] == {"at": ANY, "status": 500, "message": message}
 
 
 async def test_counts_are_told_to_control(house, variant):

@@ -261,6 +261,7 @@ class World:
             limit_hits=hits,
             access_log=None,
             monotonic=self.clock.monotonic,
+            now=self.clock.now,
             end_reason=lambda _: self.end_reason,
             random=lambda: 0.0,
         )

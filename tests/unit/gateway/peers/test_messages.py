@@ -57,7 +57,9 @@ def test_a_failure_of_many_words_is_cut_to_fit():
     assert decode_failure(body).members["OriginalStatusCode"] == 500
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"endpoint": 1, "variant": "a"}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"{}", b'{"endpoint": 1, "variant": "a"}', b'{"endpoint": "\xff"}']
+)
 def test_what_is_no_route(body):
     with pytest.raises(LinkError, match="route"):
         decode_route(body)

@@ -8,7 +8,12 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from sagehen.gateway.routing.sessions import DRAFT_SECONDS, SESSION_SECONDS, Sessions
+from sagehen.gateway.routing.sessions import (
+    DRAFT_SECONDS,
+    LONGEST_SECONDS,
+    SESSION_SECONDS,
+    Sessions,
+)
 
 NEW = b"X-Amzn-SageMaker-New-Session-Id"
 STREAM = "/endpoints/price/invocations-response-stream"
@@ -81,6 +86,25 @@ def test_expired_sessions_are_removed(sessions, clock, tmp_path):
     sessions.sweep()
     assert len(list((tmp_path / "sessions").iterdir())) == 1
     assert sessions.find("price", "long")
+
+
+@pytest.mark.parametrize("expires", ["1e300", "-1e300", "1e11"])
+def test_session_of_another_node_has_a_possible_expiry(sessions, tmp_path, expires):
+    content = f'{{"variant":"Main","instance_id":"i-1","run_id":"run-1","expires":{expires}}}'
+    with pytest.raises(OSError, match="a session cannot expire at"):
+        sessions.copy("0" * 64, content.encode())
+    assert list((tmp_path / "sessions").iterdir()) == []
+
+
+def test_session_of_another_node_is_text(sessions, tmp_path):
+    with pytest.raises(OSError, match="a session cannot be read"):
+        sessions.copy("0" * 64, b'{"variant":"\xff"}')
+    assert list((tmp_path / "sessions").iterdir()) == []
+
+
+def test_session_lasts_a_year_at_most(sessions, clock):
+    begin(sessions, b"abc; Expires=9999-12-31T23:59:59Z")
+    assert sessions.find("price", "abc").expires == clock.now() + LONGEST_SECONDS
 
 
 def test_a_closed_session_is_over(sessions):
