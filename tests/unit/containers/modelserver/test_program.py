@@ -109,7 +109,8 @@ async def ended_status(process):
         (
             "import nothing\n",
             "ModuleNotFoundError: No module named 'nothing' (inference.py, line 1) (pack nothing "
-            "beside the script, or name its package in code/requirements.txt)",
+            "beside the script, name its package in code/requirements.txt, or install it where "
+            "Sagehen runs)",
             WILL_NOT_LOAD,
         ),
         (

@@ -80,6 +80,7 @@ def test_a_missing_module_is_named_with_the_remedy():
     errors = TRACEBACK.rstrip().rpartition("ValueError")[0]
     errors += "ModuleNotFoundError: No module named 'catboost.core'"
     assert (
-        "No module named 'catboost.core' (train.py, line 3) (pack catboost beside the script, or "
-        'name its package in the requirements.txt beside it)"'
+        "No module named 'catboost.core' (train.py, line 3) (pack catboost beside the script, "
+        "name its package in the requirements.txt beside it, "
+        'or install it where Sagehen runs)"'
     ) in describe_failure(1, ["python", "train.py"], errors)

@@ -132,7 +132,8 @@ def timed_out(seconds: float) -> ModelAnswer:
 
 def worker_died(how: str) -> ModelAnswer:
     """The platform must not retry elsewhere: the request may have begun."""
-    return error(500, "InternalServerException", f"The worker process of the model's code {how}.")
+    answer = error(500, "InternalServerException", f"The worker process of the model's code {how}.")
+    return answer._replace(headers=(("x-sagehen-worker-died", "1"),))
 
 
 def not_started() -> ModelAnswer:

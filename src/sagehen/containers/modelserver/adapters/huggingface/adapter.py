@@ -50,7 +50,9 @@ class HuggingFaceAdapter(ScriptAdapter):
         return super().needs_worker(model_dir) or not self._is_text_model(model_dir)
 
     def _handlers(self, script: UserScript) -> Handlers:
-        return Handlers(self._pipeline, decode, _predict, encode, failed=_failure_answer)
+        return Handlers(
+            self._pipeline, decode, _predict, encode, failed=_failure_answer, refuses_bodies=False
+        )
 
     def _load_model(self, model_dir: Path) -> BatchModel | CallModel:
         settings = self._environment

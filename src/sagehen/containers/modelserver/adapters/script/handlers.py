@@ -1,6 +1,7 @@
 """Default functions and context for scripts, as in the inference toolkit, and streamed answers."""
 
 import contextlib
+import functools
 import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from sagehen.containers.modelserver.adapters.shared.codecs import (
     encode,
     media_type,
 )
-from sagehen.containers.modelserver.contract import ModelAnswer
+from sagehen.containers.modelserver.contract import ModelAnswer, Refusal
 from sagehen.containers.modelserver.serving.responses import traceback_answer
 from sagehen.containers.modelserver.tracebacks import user_traceback
 
@@ -52,6 +53,9 @@ class Handlers:
     transform_of: Callable[[ModuleType], Callable[..., Any] | None] = lambda _: None
     """Finds a framework's replacement for `transform_fn`."""
     failed: Callable[[Exception], ModelAnswer] = toolkit_error
+    refuses_bodies: bool = True
+    """Whether a body that the default `input_fn` cannot read is the caller's error, and a type that
+    the default `output_fn` cannot write; AWS's toolkit answers 500 to both."""
     needed: tuple[str, ...] = ()
     """Required of a script without `transform_fn`."""
 
@@ -63,10 +67,41 @@ class Handlers:
             if not hasattr(module, name):
                 raise MissingFunction(name)
 
+    @property
+    def default_input(self) -> Callable[..., Any]:
+        """The default `input_fn`, which raises Refusal for a body that it cannot read."""
+        return _refusing(self.input_fn, 415, 400) if self.refuses_bodies else self.input_fn
+
+    @property
+    def default_output(self) -> Callable[..., Any]:
+        """The default `output_fn`, which raises Refusal for a type that it cannot write."""
+        return _refusing(self.output_fn, 406, None) if self.refuses_bodies else self.output_fn
+
     @classmethod
     def of_toolkit(cls) -> "Handlers":
         functions = missing("model_fn"), decode, missing("predict_fn"), encode_accepted
         return cls(*functions, needed=("predict_fn",))
+
+
+def _refusing(
+    convert: Callable[..., Any], type_status: int, data_status: int | None
+) -> Callable[..., Any]:
+    """Raises Refusal where `convert` raises for the type, and with `data_status` for the data."""
+
+    @functools.wraps(convert)
+    def convert_or_refuse(data: Any, content_type: Any, *context: Any) -> Any:
+        try:
+            return convert(data, content_type, *context)
+        except UnsupportedFormat as error:
+            raise Refusal(type_status, str(error)) from error
+        except (MemoryError, RuntimeError, SagehenError):
+            raise  # such as a GPU without memory
+        except Exception as error:
+            if data_status is None:
+                raise
+            raise Refusal(data_status, f"The body is not {content_type}: {error}") from error
+
+    return convert_or_refuse
 
 
 def missing(name: str) -> Callable[..., Any]:

@@ -156,12 +156,16 @@ class ScriptModel:
         self, module: ModuleType, model_dir: Path, defaults: Handlers, environment: Environment
     ) -> None:
         _check_exclusive(module)
-        self._input = _with_arguments(_user_function(module, "input_fn") or defaults.input_fn, 2)
+        self._input = _with_arguments(
+            _user_function(module, "input_fn") or defaults.default_input, 2
+        )
         self._predict = _with_arguments(
             _user_function(module, "predict_fn") or defaults.predict_fn, 2
         )
         self._has_output_fn = _user_function(module, "output_fn") is not None
-        self._output = _with_arguments(_user_function(module, "output_fn") or defaults.output_fn, 2)
+        self._output = _with_arguments(
+            _user_function(module, "output_fn") or defaults.default_output, 2
+        )
         transform = _user_function(module, "transform_fn") or defaults.transform_of(module)
         self._transform = _with_arguments(transform, 4) if transform else self._three_steps
         self._default_accept = environment.default_accept or JSON
@@ -197,7 +201,10 @@ class ScriptModel:
         content_type = request.header(b"content-type") or None
         data: Any = request.body
         if content_type in TEXT_TYPES:
-            data = data.decode()
+            try:
+                data = data.decode()
+            except UnicodeDecodeError as error:
+                raise Refusal(400, f"The body is not {content_type} in UTF-8: {error}") from error
         return self._transform(self._model, data, content_type, accept, context)
 
     def _three_steps(

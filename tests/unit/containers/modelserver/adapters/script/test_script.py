@@ -7,7 +7,7 @@ import pytest
 
 from sagehen.containers.modelserver.adapters import make_adapter
 from sagehen.containers.modelserver.adapters.script.script import ScriptError
-from sagehen.containers.modelserver.contract import ModelRequest
+from sagehen.containers.modelserver.contract import ModelRequest, Refusal
 
 
 @pytest.fixture
@@ -32,7 +32,10 @@ def _clean_imports(monkeypatch):
 
 def call(model, body=b"", **headers):
     encoded = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
-    return model.call(ModelRequest("POST", "/invocations", encoded, body, lambda _: None))
+    try:
+        return model.call(ModelRequest("POST", "/invocations", encoded, body, lambda _: None))
+    except Refusal as refusal:
+        return refusal.answer
 
 
 MEAN = """
@@ -83,23 +86,52 @@ def test_pickles_inside_numpys_form_are_not_loaded(load):
     sent = io.BytesIO()
     np.save(sent, np.array([{}], dtype=object), allow_pickle=True)
     answer = call(load(MEAN), sent.getvalue(), content_type="application/x-npy")
-    assert answer.status == 500
+    assert answer.status == 400
     assert b"allow_pickle=False" in answer.body
 
 
 def test_types_that_nothing_reads_or_writes(load):
     model = load(MEAN)
-    for headers, advice in (
-        ({"content_type": "text/plain"}, b"text/plain is not supported by this framework. Send "),
-        ({}, b"None is not supported by this framework. The request names no ContentType: "),
+    for status, headers, advice in (
         (
+            415,
+            {"content_type": "text/plain"},
+            b"text/plain is not supported by this framework. Send ",
+        ),
+        (415, {}, b"None is not supported by this framework. The request names no ContentType: "),
+        (
+            406,
             {"content_type": "text/csv", "accept": "a/b"},
             b"a/b is not supported by this framework. Accept ",
         ),
     ):
         answer = call(model, b"1", **headers)
-        assert answer.status == 500
-        assert b"Content type " + advice in answer.body
+        assert answer.status == status
+        assert answer.body.startswith(b"Content type " + advice)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "message"),
+    [
+        (b"{no json", "application/json", b"The body is not application/json: Expecting property"),
+        (b"\xff\xfe", "text/csv", b"The body is not text/csv in UTF-8: "),
+        (b"no numpy", "application/x-npy", b"The body is not application/x-npy: "),
+    ],
+)
+def test_a_body_that_the_default_cannot_read_is_the_callers_error(
+    load, body, content_type, message
+):
+    answer = call(load(MEAN), body, content_type=content_type)
+    assert answer.status == 400
+    assert answer.body.startswith(message)
+    assert b"Traceback" not in answer.body
+
+
+def test_what_the_scripts_own_functions_raise_is_the_models_error(load):
+    own = MEAN + "def input_fn(data, content_type): return int(data)\n"
+    answer = call(load(own), b"no number", content_type="application/json")
+    assert answer.status == 500
+    assert b"Traceback" in answer.body
 
 
 def test_every_function_may_be_the_users_and_take_the_context(load):
