@@ -12,6 +12,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.httpsession import URLLib3Session
+from botocore.session import Session as BotocoreSession
 from botocore.utils import get_environ_proxies
 
 from sagehen.base.config import load_settings
@@ -27,7 +28,15 @@ from sagehen.base.errors import (
 from sagehen.base.home import Home
 from sagehen.base.user_environment import client_variables
 
-__all__ = ["Aws", "Destination", "code_of", "connect", "connect_home", "sagehen_error"]
+__all__ = [
+    "Aws",
+    "Destination",
+    "code_of",
+    "connect",
+    "connect_home",
+    "sagehen_error",
+    "session_with",
+]
 
 _TIMEOUT_SECONDS = 60
 _REFUSALS: dict[int, type[SagehenError]] = {
@@ -172,7 +181,11 @@ def connect_home(home: Path | None, config: Path | None) -> Aws:
             f"No server runs with the home {path}. Start one: sagehen up --home {path}"
         )
     keys = load_credentials(server_home.credentials)
-    session = boto3.Session(
-        aws_access_key_id=keys.access_key, aws_secret_access_key=keys.secret_key
-    )
+    session = session_with(keys.access_key, keys.secret_key)
     return Aws(session, server_home.address.read_text(), settings.region, direct=True)
+
+
+def session_with(access_key: str, secret_key: str) -> boto3.Session:
+    """Ignores AWS_PROFILE, which fails a session if the machine does not have the profile."""
+    no_profile = {"profile": (None, None, None, None)}
+    return boto3.Session(access_key, secret_key, botocore_session=BotocoreSession(no_profile))

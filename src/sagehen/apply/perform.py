@@ -289,6 +289,9 @@ def _remove(removal: Removal, run: StackRun) -> None:
     if kind is None:
         raise Invalid(f"{title} is of a type that this version of Sagehen does not know.")
     run.say(f"Deleting {title}")
+    if kind.is_recorded_only:
+        run.journal.forget(record)
+        return
     actual = poll(
         run,
         lambda: kind.look(run.aws, record.name, record.properties),

@@ -192,6 +192,8 @@ def _step(desired: Desired, content: StackContent, states: ActualStates, adopt: 
     actual = states.get(actual_key(desired))
     if record is not None:
         return _step_of_same(desired, record, actual)
+    if desired.kind.is_recorded_only:
+        actual = None
     if actual is not None:
         _refuse_foreign(desired, actual, adopt, content)
     if old is None:

@@ -66,6 +66,12 @@ def apply_template(
     desired = resolver.resolve_all()
     outputs = resolver.kept_outputs(stack.content.outputs)
     plan = make_plan(desired, stack.content, read_actual(aws, desired), adopt=adopt)
+    if template.skipped:
+        out.print(
+            "Skipped, as they only concern CDK's own bootstrap and statistics: "
+            f"{', '.join(template.skipped)}.",
+            markup=False,
+        )
     out.print(render_plan(plan, name))
     if dry_run:
         return CHANGES if plan.changes_anything else 0
@@ -153,7 +159,8 @@ def at_a_terminal() -> bool:
 
 
 def _stack_name(option: str | None, file: Path) -> str:
-    name = option if option is not None else file.stem
+    # AWS CDK writes the stack House into House.template.json.
+    name = option if option is not None else file.stem.removesuffix(".template")
     if not _STACK_NAME.fullmatch(name):
         raise Invalid(
             f"{name!r} cannot be the name of a stack, which has letters, digits and hyphens, the "

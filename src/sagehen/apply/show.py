@@ -58,6 +58,8 @@ def _step(step: StackStep) -> list[Text]:
             change.member for change in step.changes if desired.kind.is_fixed(change.member)
         )
         note = f"{', '.join(fixed)} cannot be changed in place" if fixed else ""
+    if desired.kind.is_recorded_only and not note:
+        note = "stored without effect, as Sagehen has no access control yet"
     if note:
         heading.append(f": {note}")
     hidden = (step.old.hidden if step.old else (), desired.hidden)

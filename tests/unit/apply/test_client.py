@@ -7,7 +7,7 @@ from threading import Thread
 import boto3
 import pytest
 
-from sagehen.apply.client import Aws
+from sagehen.apply.client import Aws, session_with
 from sagehen.base.errors import Unavailable
 
 FAR = "http://sagehen.invalid:9000"
@@ -54,3 +54,9 @@ def test_a_server_elsewhere_is_reached_by_the_proxy_of_the_environment() -> None
 def test_one_of_this_machine_is_asked_without_it() -> None:
     with pytest.raises(Unavailable, match="does not answer"):
         aws(direct=True).own("GET", "stacks", "a")
+
+
+def test_a_profile_that_is_not_there_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "of another machine")
+    client = Aws(session_with("key", "secret"), FAR, "eu-west-1", direct=True).client("sagemaker")
+    assert client.meta.endpoint_url == FAR

@@ -117,3 +117,40 @@ def test_a_template_goes_back_before_the_old_ones_are_removed(runner, world):
     runner.apply(deployment("a", endpoint=False))
     assert set(world.things) == first
     assert not runner.content().leftovers
+
+
+def test_roles_and_policies_are_in_the_record_alone(runner, world):
+    def template(action, **more):
+        document = {"Statement": [{"Effect": "Allow", "Action": action, "Resource": "*"}]}
+        role = {"AssumeRolePolicyDocument": {"Statement": []}, "Path": "/service/", **more}
+        return {
+            "Role": resource("AWS::IAM::Role", role),
+            "Policy": resource(
+                "AWS::IAM::Policy",
+                {"PolicyName": "p", "PolicyDocument": document, "Roles": [{"Ref": "Role"}]},
+            ),
+            "Model": resource(MODEL, {"ExecutionRoleArn": {"Fn::GetAtt": "Role.Arn"}}),
+        }
+
+    runner.apply(template("s3:*"))
+    assert {key[0] for key in world.things} == {MODEL}
+    record = runner.content().resources
+    assert record["Policy"].properties["Roles"] == [record["Role"].name]
+    arn = f"arn:aws:iam::123456789012:role/service/{record['Role'].name}"
+    assert record["Model"].properties["ExecutionRoleArn"] == arn
+    assert not runner.apply(template("s3:*")).changes_anything
+    plan = runner.apply(template("sqs:*"))
+    assert actions(plan) == {
+        "Role": Action.SAME,
+        "Policy": Action.UPDATE,
+        "Model": Action.SAME,
+    }
+    runner.apply(template("sqs:*", Path="/other/"))
+    moved = runner.content().resources["Model"].properties["ExecutionRoleArn"]
+    assert moved == arn.replace("/service/", "/other/")
+    plan = runner.apply(template("sqs:*", RoleName="mine"))
+    assert actions(plan)["Role"] is Action.REPLACE
+    assert runner.content().resources["Role"].name == "mine"
+    assert runner.content().leftovers == ()
+    runner.delete()
+    assert (runner.content().resources, world.things) == ({}, {})

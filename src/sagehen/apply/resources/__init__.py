@@ -6,6 +6,7 @@ from sagehen.apply.resources.autoscaling import ScalableTargetKind, ScalingPolic
 from sagehen.apply.resources.cloudwatch import MetricAlarmKind
 from sagehen.apply.resources.events import RuleKind
 from sagehen.apply.resources.inference_services import InferenceServiceKind
+from sagehen.apply.resources.policies import RECORDED_KINDS
 from sagehen.apply.resources.resource import ActualState, ResourceKind, comparable
 from sagehen.apply.resources.s3 import BucketKind
 from sagehen.apply.resources.sagemaker import EndpointConfigKind, EndpointKind, ModelKind
@@ -29,5 +30,6 @@ KINDS: Mapping[str, ResourceKind] = {
         ScalingPolicyKind(),
         SubscriptionKind(),
         TopicKind(),
+        *RECORDED_KINDS,
     )
 }

@@ -47,6 +47,8 @@ class ResourceKind(ABC):
     unseen: ClassVar[frozenset[str]] = frozenset()
     """not returned by the API"""
     required: ClassVar[tuple[str, ...]] = ()
+    is_recorded_only: ClassVar[bool] = False
+    """only the stack's record has it: nothing on the server"""
 
     members: Mapping[str, Read]
 

@@ -115,7 +115,7 @@ class Resolver:
         properties = kind.read(logical_id, _shorn(evaluated))
         name = self._name(kind, source, properties)
         attributes = kind.attributes(name or UNKNOWN, properties, self._place)
-        record = self._kept.get(logical_id)
+        record = None if kind.is_recorded_only else self._kept.get(logical_id)
         if record is not None and record.type == source.type and record.name == name:
             attributes |= record.attributes
         self._attributes[logical_id] = attributes

@@ -86,10 +86,13 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
     conditions: dict[str, Any]
     resources: dict[str, ResourceSource]
     outputs: dict[str, TemplateOutput]
+    skipped: tuple[str, ...] = ()
+    """what CDK adds for its own use, which `apply` does not need"""
 
 
 def read_template(document: dict[str, Any], types: Collection[str]) -> Template:
     """Reads a template; raises Invalid for resource types outside `types` and other faults."""
+    document, skipped = _without_cdk_parts(document)
     _check_sections(document)
     if str(document.get("AWSTemplateFormatVersion", VERSION)) != VERSION:
         raise Invalid("Template format error: unsupported value for AWSTemplateFormatVersion.")
@@ -114,9 +117,42 @@ def read_template(document: dict[str, Any], types: Collection[str]) -> Template:
         conditions=_mapping(document, "Conditions"),
         resources=resources,
         outputs=_all(document, "Outputs", TemplateOutput),
+        skipped=tuple(skipped),
     )
     _check_conditions(template)
     return template
+
+
+def _without_cdk_parts(document: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Drops what CDK writes into each template, and returns what that was: the check that its
+    bootstrap stack is new enough, and its statistics. No resource depends on them."""
+    kept: dict[str, Any] = {}
+    skipped: list[str] = []
+    for section, declared in document.items():
+        names = declared if isinstance(declared, dict) else ()
+        dropped = {name: part for name in names if (part := _cdk_part(section, name, declared))}
+        if dropped:
+            declared = {name: value for name, value in declared.items() if name not in dropped}
+            skipped += dropped.values()
+        if declared or not dropped:
+            kept[section] = declared
+    return kept, skipped
+
+
+def _cdk_part(section: str, name: str, declared: dict[str, Any]) -> str:
+    value = declared[name]
+    type_ = value.get("Type") if isinstance(value, dict) else None
+    if section == "Rules" and name == "CheckBootstrapVersion":
+        return f"the rule {name}"
+    if (section, name, type_) == (
+        "Parameters",
+        "BootstrapVersion",
+        "AWS::SSM::Parameter::Value<String>",
+    ):
+        return f"the parameter {name}"
+    if section == "Resources" and type_ == "AWS::CDK::Metadata":
+        return f"{type_} {name}"
+    return ""
 
 
 def _check_sections(document: dict[str, Any]) -> None:

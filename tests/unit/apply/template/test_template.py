@@ -12,6 +12,16 @@ from support.templates import DECLARED, refusal, worked_out
         ("Foo: 1\nResources: {T: {Type: x}}", "Invalid template property or properties [Foo]"),
         ("AWSTemplateFormatVersion: 2011-01-01\nResources: {T: {Type: x}}", "unsupported value"),
         ("Transform: x\nResources: {T: {Type: x}}", "Transform of a template is not implemented"),
+        (
+            "Rules: {CheckBootstrapVersion: {}, Mine: {}}\nResources: {T: {Type: x}}",
+            "Rules of a template is not implemented",
+        ),
+        (
+            "Parameters: {P: {Type: 'AWS::SSM::Parameter::Value<String>', Default: /p}}\n"
+            "Resources: {T: {Type: AWS::SNS::Topic}}",
+            "Unrecognized parameter type: AWS::SSM::Parameter::Value<String> (/Parameters/P)",
+        ),
+        ("Resources: {T: {Type: AWS::CDK::Metadata}}", "At least one Resources member"),
         ("Resources: [1]", "Resources must be a mapping"),
         ("Resources: {a-b: {Type: x}}", "name a-b is non alphanumeric"),
         ("Resources: {T: 1}", "resource definition is malformed"),
