@@ -192,13 +192,14 @@ def join_as_server(settings: Settings, home: Home) -> None:
         raise SettingError(
             "The state belongs to a cluster that this machine is no member of. Run `sagehen "
             "cluster token` on a machine of the cluster, and set cluster_token "
-            "(SAGEHEN_CLUSTER_TOKEN) to what it prints."
+            "(SAGEHEN_CLUSTER_TOKEN) to what it prints. A cluster that was restored from a backup "
+            "has another token than before."
         )
     own_id = node_id_of(home)
     recent = time.time() - RECENT_SECONDS
     others = [each for each in nodes if each.node_id != own_id and each.seen_at > recent]
     _check_host(own_host(settings), [_host_of(each.agent_address) for each in others])
-    write_certificate(home.cluster, issue(authority, own_id))
+    write_certificate(home.cluster, issue(authority, own_id, has_control=True))
 
 
 def _check_host(own: str, others: Sequence[str]) -> None:

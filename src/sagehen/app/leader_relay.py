@@ -39,6 +39,7 @@ OF_LEADER = (
 """beginnings of the paths whose answers are in the leader's memory"""
 NODES = "/_sagehen/cluster"
 """answered by the leader, or else by each control: it is needed most while nobody leads"""
+METRICS = "/_sagehen/metrics"
 REPORT_SECONDS = 1.5
 """less than gateways wait before they repeat a report"""
 NODES_SECONDS = 5.0
@@ -52,14 +53,22 @@ class LeaderRelay:
     own_node_id: of this machine.
     is_leader: whether this control leads.
     token: opens the own paths of every server of the cluster.
+    outage: says why the state cannot be reached now; empty if it can.
     """
 
     def __init__(
-        self, home: Home, own_node_id: str, is_leader: Callable[[], bool], token: str, clock: Clock
+        self,
+        home: Home,
+        own_node_id: str,
+        is_leader: Callable[[], bool],
+        token: str,
+        clock: Clock,
+        outage: Callable[[], str] = lambda: "",
     ) -> None:
         self._own_node_id = own_node_id
         self._is_leader = is_leader
         self._token = token
+        self._outage = outage
         self._clock = clock
         self._table = RouteFileReader(home.routes, clock)
         self._context = client_context(home.cluster)
@@ -75,7 +84,8 @@ class LeaderRelay:
             if not self._is_leader():
                 if path == NODES:
                     response = await self._answer_nodes(Request(scope, receive))
-                elif path.startswith(OF_LEADER):
+                # Without the database nobody leads: each server says so, and of what version it is.
+                elif path.startswith(OF_LEADER) and not (path == METRICS and self._outage()):
                     response = await self._answer(Request(scope, receive))
             await (app if response is None else response)(scope, receive, send)
 
@@ -97,6 +107,8 @@ class LeaderRelay:
             return refusal(error)
         except Unavailable as error:
             message = f"The control that leads the cluster cannot be reached now: {error}"
+            if outage := self._outage():
+                message = f"{outage} (So no control leads the cluster; endpoints go on serving.)"
             return refusal(Unavailable(message))
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)

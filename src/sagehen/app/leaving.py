@@ -14,6 +14,8 @@ LOOK_SECONDS = 0.5
 LONGEST_AWAY_SECONDS = 8.0
 """in which another control leads, if the last one is gone"""
 SHORTEST_CALL_SECONDS = 1.0
+STUCK_POLLS = 3
+"""one after another, in which no other node has room: what ends just then makes some"""
 
 
 async def leave_cluster(
@@ -35,6 +37,7 @@ async def leave_cluster(
     path = f"cluster/nodes/{node_id}/leave"
     began = heard_at = clock.monotonic()
     has_reported = False
+    stuck_polls = 0
     while True:
         now = clock.monotonic()
         # A control that hangs is waited for no longer than one that is gone.
@@ -56,6 +59,14 @@ async def leave_cluster(
             if not has_reported:
                 report(f"Moving {answer['instances']} instances to other nodes first ...")
             has_reported = True
+            lack = await asyncio.to_thread(_lack_of_room, url, home, node_id, answer["instances"])
+            stuck_polls = stuck_polls + 1 if lack else 0
+            if stuck_polls == STUCK_POLLS:
+                report(
+                    f"No other node has room for {answer['instances']} instances, which end with "
+                    f"this server: {lack}."
+                )
+                return
         if clock.monotonic() - began >= seconds:
             report(
                 f"After {seconds:g} s (cluster_leave_seconds), not all instances have moved to "
@@ -63,3 +74,14 @@ async def leave_cluster(
             )
             return
         await clock.sleep(LOOK_SECONDS)
+
+
+def _lack_of_room(url: str, home: Home, node_id: str, instances: int) -> str:
+    """Returns why none of the node's instances can move; empty where one may, or nobody knows."""
+    try:
+        answer = call_server(url, home, "cluster", timeout_seconds=LONGEST_AWAY_SECONDS)
+    except SagehenError:
+        return ""
+    stuck = [node.get("without_room", 0) for node in answer["nodes"] if node["id"] == node_id]
+    reasons = [each["reason"] for each in answer["waiting"]]
+    return reasons[0] if reasons and sum(stuck) >= instances else ""

@@ -12,6 +12,7 @@ from contextlib import (
     asynccontextmanager,
     contextmanager,
     nullcontext,
+    suppress,
 )
 from dataclasses import dataclass
 from functools import partial
@@ -19,13 +20,14 @@ from pathlib import Path
 
 from sagehen.app.cluster import NodeSetup, join_as_server, own_host, prepare_node
 from sagehen.app.leaving import leave_cluster
+from sagehen.app.reloading import changed_settings
 from sagehen.app.supervisor import Role, Supervisor
 from sagehen.base.address import client_url, reachable_urls
 from sagehen.base.clock import SYSTEM, Clock
 from sagehen.base.credentials import Credentials, load_credentials, make_credentials, make_token
 from sagehen.base.errors import Unavailable
 from sagehen.base.extras import require_library
-from sagehen.base.home import Home, keeping_private, locked, prepare_home
+from sagehen.base.home import Home, keeping_private, lock_id, locked, prepare_home
 from sagehen.base.settings import Settings
 from sagehen.frame.arns import partition_of
 from sagehen.gateway.routing.inflight import clear_row, create_inflight_table
@@ -35,6 +37,7 @@ __all__ = [
     "RunningServer",
     "choose_partition",
     "client_url",
+    "home_vanished",
     "listening",
     "make_agent",
     "make_gateways",
@@ -49,6 +52,9 @@ _DEATHS_BEFORE_READY = 3
 _LISTEN_BACKLOG = 4096
 
 
+WATCH_HOME_SECONDS = 3.0
+
+
 @dataclass(frozen=True)
 class RunningServer:
     """The URL, home, keys and settings of a running server."""
@@ -59,6 +65,8 @@ class RunningServer:
     home: Home
     credentials: Credentials
     settings: Settings
+    reload: Callable[[Settings], tuple[list[str], list[str]]]
+    """Has settings take effect; returns those that do, and those that need a new start."""
 
 
 @asynccontextmanager
@@ -81,7 +89,6 @@ async def running_server(
         listening(settings) as listeners,
         ExitStack() as stack,
     ):
-        home.address.unlink(missing_ok=True)  # left by a killed server
         # The old instances are gone, and another server may serve the endpoints.
         home.routes.unlink(missing_ok=True)
         await asyncio.to_thread(open_state, settings)
@@ -98,6 +105,19 @@ async def running_server(
         process_settings = settings.model_copy(update=chosen)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         supervisor = Supervisor(roles, process_settings, environment, clock, umask)
+
+        def reload(new: Settings) -> tuple[list[str], list[str]]:
+            nonlocal process_settings
+            before = process_settings.model_copy(
+                update={name: getattr(settings, name) for name in chosen}
+            )
+            taken, rest = changed_settings(before, new)
+            if taken:
+                update = {name: getattr(new, name) for name in taken}
+                process_settings = process_settings.model_copy(update=update)
+                supervisor.restart("control", process_settings)
+            return taken, rest
+
         try:
             await supervisor.start()
             await _wait_until_ready(url, supervisor, home, clock, report)
@@ -105,12 +125,22 @@ async def running_server(
             _write_whole(home.reachable, "\n".join(reachable))
             _write_whole(home.address, url)
             try:
-                yield RunningServer(url, reachable, home, credentials, settings)
+                yield RunningServer(url, reachable, home, credentials, settings, reload)
             finally:
-                await _leave_cluster(node, settings, home, url, clock, report)
+                await _leave_cluster(node, process_settings, home, url, clock, report)
         finally:
             home.address.unlink(missing_ok=True)
             await supervisor.stop()
+
+
+async def home_vanished(home: Home, clock: Clock) -> None:
+    """Returns once the home was deleted, or replaced by another one."""
+    ours = lock_id(home)
+    while True:
+        with suppress(OSError):  # Its disk may answer again.
+            if lock_id(home) != ours or ours is None:
+                return
+        await clock.sleep(WATCH_HOME_SECONDS)
 
 
 def _check_object_store(settings: Settings) -> None:

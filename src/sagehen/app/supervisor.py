@@ -66,6 +66,8 @@ class Deaths:
 class _Child:
     role: Role
     deaths: int = 0
+    is_restarting: bool = False
+    """it was asked to end, and is started again with other settings"""
     process: asyncio.subprocess.Process | None = None
     watch: asyncio.Task[None] | None = None
     backoff: Backoff = field(
@@ -102,6 +104,19 @@ class Supervisor:
         """Returns the role that died most often, to explain a failed start."""
         child = max(self._children, key=lambda child: child.deaths)
         return Deaths(child.role.title, child.deaths)
+
+    def restart(self, name: str, settings: Settings) -> None:
+        """Ends the role's processes gracefully and starts them with `settings`, which all that is
+        started later gets, too."""
+        self._settings = pickle_settings(settings)
+        for child in self._children:
+            process = child.process
+            if child.role.name != name or process is None or process.returncode is not None:
+                continue
+            child.is_restarting = True
+            if child.role.forewarned:
+                process.send_signal(signal.SIGUSR1)
+            process.terminate()
 
     async def stop(self) -> None:
         """Closes the sockets and terminates the processes; kills those that take too long."""
@@ -143,6 +158,9 @@ class Supervisor:
                 child.role.on_death()
             if self._stopping:
                 return
+            if child.is_restarting:
+                child.is_restarting = False
+                continue
             child.deaths += 1
             if self._clock.monotonic() - started > STEADY_AFTER_SECONDS:
                 child.backoff.reset()

@@ -33,7 +33,10 @@ class Control:
         self.port = 0
         methods = ["GET", "HEAD", "POST"]
         app = Starlette(routes=[Route("/{path:path}", self.answer, methods=methods)])
-        self.relay = LeaderRelay(home, node_id, lambda: self.leads, "the token", SYSTEM)
+        self.outage = ""
+        self.relay = LeaderRelay(
+            home, node_id, lambda: self.leads, "the token", SYSTEM, lambda: self.outage
+        )
         self.app = self.relay.wrap(app)
 
     async def answer(self, request):
@@ -119,6 +122,14 @@ async def test_a_standby_answers_the_rest_itself(pair):
     _, other = pair
     for path in ("/_sagehen/health", "/_sagehen/cluster/nodes/x/leave", "/_sagehen/stacks"):
         assert await other.ask("GET", path) == (202, "of other")
+
+
+async def test_while_the_state_is_away_that_is_said(pair):
+    lead, _ = pair
+    lead.leads, lead.outage = False, "The state cannot be reached now: refused"
+    status, text = await lead.ask("GET", "/_sagehen/status")
+    assert status == 503
+    assert "The state cannot be reached now: refused" in text
 
 
 async def test_the_nodes_are_those_that_the_leader_sees(pair):

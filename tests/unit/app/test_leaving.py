@@ -22,8 +22,11 @@ class Server:
         self.answers: list[dict[str, Any] | SagehenError | None] = []
         """None: it hangs"""
         self.asked: list[str] = []
+        self.cluster: dict[str, Any] = {"nodes": [], "waiting": []}
 
-    def call(self, url, home, path, method, body, timeout_seconds):
+    def call(self, url, home, path, method="GET", body=None, timeout_seconds=0.0):
+        if path == "cluster":
+            return self.cluster
         self.asked.append(f"{method} {url} {path}")
         answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
         if answer is None:
@@ -102,3 +105,16 @@ async def test_a_refusal_is_said(server: Server) -> None:
 async def test_without_time_nobody_is_asked(server: Server) -> None:
     assert await leave(server, left(1), seconds=0) == []
     assert server.asked == []
+
+
+@pytest.mark.parametrize(("stuck", "waits"), [(2, False), (1, True)])
+async def test_it_waits_only_for_what_can_move(server: Server, stuck: int, waits: bool) -> None:
+    nodes = [{"id": "n1", "without_room": stuck}, {"id": "n2", "without_room": 0}]
+    server.cluster = {"nodes": nodes, "waiting": [{"id": "i", "reason": "it needs 2 vCPUs"}]}
+    *_, report = await leave(server, left(2), seconds=30.0)
+    assert ("After 30 s" in report) == waits
+    assert (report == NO_ROOM) != waits
+    assert (server.clock.seconds < 3) != waits
+
+
+NO_ROOM = "No other node has room for 2 instances, which end with this server: it needs 2 vCPUs."

@@ -1,5 +1,6 @@
 """What a start finds out before the roles have it."""
 
+import errno
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from sagehen.app import server
 from sagehen.app.server import choose_partition
 from sagehen.app.supervisor import Role, Supervisor
 from sagehen.base.errors import Unavailable
-from sagehen.base.home import prepare_home
+from sagehen.base.home import Home, lock_id, prepare_home
 from sagehen.base.settings import Settings
 from sagehen.frame import tags
 from sagehen.services.messaging.events import rule_store as event_rules
@@ -78,6 +79,26 @@ async def test_a_start_begins_without_the_routes_of_the_server_before(
     with pytest.raises(Unavailable, match="routes: False"):
         async with server.running_server(settings_of(home.path, port=0)):
             pass
+
+
+async def test_a_disk_that_does_not_answer_is_no_deleted_home(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server would stop itself, though the disk may answer again."""
+    home, clock = prepare_home(short_path / "home"), HandClock()
+    home.lock.touch()
+    ours = lock_id(home)
+    answers = iter([ours, ours, OSError(errno.EIO, "Input/output error"), ours, None])
+
+    def look(_: Home) -> tuple[int, int] | None:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(server, "lock_id", look)
+    await server.home_vanished(home, clock)
+    assert next(answers, "all were asked for") == "all were asked for"
 
 
 @pytest.fixture

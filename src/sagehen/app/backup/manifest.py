@@ -34,7 +34,6 @@ __all__ = [
     "describe_os_error",
     "read_blobs",
     "read_manifest",
-    "sync_folder",
 ]
 
 FORMAT = 1
@@ -152,15 +151,6 @@ def bring_file(source: Path, target: Path, size: int, md5: str, *, verify: bool)
         for chunk in _chunks(target):
             digest.update(chunk)
         _check(source, digest.hexdigest(), size, md5)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes a folder's entries durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _copy(source: Path, target: Path, check: Callable[[str], None]) -> None:

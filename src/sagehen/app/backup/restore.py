@@ -28,9 +28,9 @@ from sagehen.app.backup.manifest import (
     describe_os_error,
     read_blobs,
     read_manifest,
-    sync_folder,
 )
 from sagehen.base.errors import BackupError, HomeError
+from sagehen.base.files import sync_folder
 from sagehen.base.home import (
     REPLACED_PREFIX,
     RESTORING,
@@ -268,6 +268,9 @@ def _move_aside(settings: Settings, home: Home) -> Path | None:
     folder = _folder_for_objects(home, replaced) if objects else replaced
     moves += [(path, folder / path.name) for path in objects]
     _move_all(moves)
+    # First where the files are now, so that a loss of power leaves them in one of the places.
+    for moved_to in {target.parent for _, target in moves} | {replaced}:
+        sync_folder(moved_to)
     sync_folder(home.objects)
     sync_folder(home.path)
     return replaced

@@ -28,10 +28,10 @@ from sagehen.app.backup.manifest import (
     bring_file,
     describe,
     describe_os_error,
-    sync_folder,
 )
 from sagehen.app.cluster import has_no_control
 from sagehen.base.errors import BackupError, SagehenError
+from sagehen.base.files import sync_folder
 from sagehen.base.home import Home, keeping_private
 from sagehen.base.settings import Settings
 from sagehen.state.opening import check_whole, querying, sqlite_file

@@ -1,19 +1,17 @@
 """`sagehen api-key`: manages API keys."""
 
 import hashlib
-import json
 import re
 import secrets
 import string
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sagehen.app.commands.output import json_text, print_line, print_table, time_text
 from sagehen.base.config import load_settings
 from sagehen.base.errors import AlreadyExists, Invalid, NotFound
 from sagehen.base.home import prepare_home
@@ -53,7 +51,7 @@ def create(name: NameArgument, home: HomeOption = None, config: ConfigOption = N
         with _state(home, config) as database, database.write() as connection:
             if not inference_services.add_key(connection, record):
                 raise AlreadyExists(f"There is a key {name} already; delete it first.")
-        _print(key)
+        print_line(key)
 
 
 @key_app.command("list")
@@ -66,12 +64,13 @@ def show_all(
     with plain_errors():
         with _state(home, config) as database, database.read() as connection:
             keys = inference_services.all_keys(connection)
-        shown = [{"name": key.name, "created_at": _time(key.created_at)} for key in keys]
+        shown = [{"name": key.name, "created_at": time_text(key.created_at)} for key in keys]
         if as_json:
-            _print(json.dumps(shown, indent=2))
-            return
-        for key in shown:
-            _print(f"{key['name']}  {key['created_at']}")
+            print_line(json_text(shown))
+        elif not shown:
+            print_line("There are no keys.")
+        else:
+            print_table([("Name", "Created"), *(tuple(key.values()) for key in shown)])
 
 
 @key_app.command()
@@ -98,11 +97,3 @@ def _state(home: Path | None, config: Path | None) -> "Iterator[Database]":
         yield database
     finally:
         database.close()
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-
-
-def _print(text: Any) -> None:
-    sys.stdout.write(f"{text}\n")

@@ -1,16 +1,15 @@
 """`sagehen async`: manages the queues of asynchronous endpoints."""
 
-import json
-import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
+from sagehen.app.commands.completion import complete_endpoints
 from sagehen.app.commands.control_client import call_control
+from sagehen.app.commands.output import json_text, print_line, print_table, time_text
 from sagehen.base.config import load_settings
 from sagehen.base.errors import Invalid
 from sagehen.base.home import Home
@@ -20,14 +19,38 @@ __all__ = ["async_app"]
 
 async_app = typer.Typer(help="Manage the queues of asynchronous endpoints.", no_args_is_help=True)
 
-EndpointArgument = Annotated[str, typer.Argument(help="An asynchronous endpoint.")]
+EndpointArgument = Annotated[
+    str, typer.Argument(help="An asynchronous endpoint.", autocompletion=complete_endpoints)
+]
 IdArgument = Annotated[str, typer.Argument(help="The InferenceId of a request.")]
 
 _DRAIN_POLL_SECONDS = 0.5
+_COLUMNS = ("Endpoint", "Mode", "Queued", "In process")
+
+
+@async_app.command("list")
+def show_all(
+    as_json: JsonOption = False, home: HomeOption = None, config: ConfigOption = None
+) -> None:
+    """List the queues of all asynchronous endpoints."""
+    with plain_errors():
+        endpoints = call_control(_home(home, config), "status")["endpoints"]
+        queues = [
+            {"endpoint": endpoint["name"], **endpoint["queue"]}
+            for endpoint in endpoints
+            if endpoint["queue"]
+        ]
+        if as_json:
+            print_line(json_text(queues))
+        elif not queues:
+            print_line("There are no asynchronous endpoints.")
+        else:
+            print_table([_COLUMNS, *(tuple(map(str, queue.values())) for queue in queues)])
 
 
 @async_app.command()
-def status(
+@async_app.command("status", hidden=True)
+def show(
     endpoint: EndpointArgument,
     inference_id: Annotated[
         str | None, typer.Argument(help="The InferenceId of a request; else the whole queue.")
@@ -76,7 +99,7 @@ def failures(
         page = call_control(_home(home, config), path)
         _show_requests({"requests": page["failures"]} | page, as_json)
         if page["next"] is not None and not as_json:
-            _print(f"There are more: --after {page['next']}")
+            print_line(f"There are more: --after {page['next']}")
 
 
 @async_app.command()
@@ -99,7 +122,7 @@ def redrive(
         while after is not None:
             answer = call_control(server_home, path, "POST", selection | {"after": after})
             count, after = count + answer["redriven"], answer["next"]
-        _print(f"{count} queued again.")
+        print_line(f"{count} queued again.")
 
 
 @async_app.command()
@@ -150,11 +173,11 @@ def _open_requests(queue: dict[str, Any]) -> int:
 
 def _show_queue(queue: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        _print_json(queue)
+        print_line(json_text(queue))
         return
     oldest = _time(queue["oldest_received_at"])
     oldest_text = f", the oldest since {oldest}" if oldest else ""
-    _print(
+    print_line(
         f"{queue['endpoint']} is {queue['mode']}: {queue['queued']} queued, "
         f"{queue['in_process']} in process{oldest_text}."
     )
@@ -162,10 +185,10 @@ def _show_queue(queue: dict[str, Any], as_json: bool) -> None:
 
 def _show_requests(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        _print_json(answer)
+        print_line(json_text(answer))
         return
     for request in answer["requests"]:
-        _print(_describe(request))
+        print_line(_describe(request))
 
 
 def _describe(request: dict[str, Any]) -> str:
@@ -185,14 +208,4 @@ def _describe(request: dict[str, Any]) -> str:
 
 
 def _time(seconds: float | None) -> str | None:
-    if seconds is None:
-        return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-
-
-def _print_json(answer: dict[str, Any]) -> None:
-    _print(json.dumps(answer, indent=2, ensure_ascii=False))
+    return None if seconds is None else time_text(seconds)

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
-from rich.table import Table
 
 from sagehen.app.commands.control_client import call_control, call_server
+from sagehen.app.commands.output import print_table
 from sagehen.base.config import load_settings
 from sagehen.base.errors import Unavailable
 from sagehen.base.home import Home
@@ -24,7 +24,14 @@ cluster_app = typer.Typer(help="The machines of a cluster.", no_args_is_help=Tru
 LOOK_SECONDS = 0.5
 LONGEST_AWAY_SECONDS = 60.0
 """while another control takes over, or a server starts again"""
-_IN_JSON = ("id", "address", "head", "state", "version", "instances", "jobs", "pids")
+_COLUMNS = (
+    *("Node", "Address", "State", "Control", "Version"),
+    *("vCPUs", "Memory", "GPUs", "Instances", "Jobs"),
+)
+_IN_JSON = (
+    *("id", "address", "leader", "head", "state", "version"),
+    *("capacity", "reserved", "instances", "jobs", "pids"),
+)
 
 
 @cluster_app.command("status")
@@ -36,7 +43,7 @@ def show_nodes(
         answer = call_control(Home(load_settings(config, home=home).home), "cluster")
         nodes = answer["nodes"]
         if as_json:
-            shown = [{name: node[name] for name in _IN_JSON} for node in nodes]
+            shown = [{name: node.get(name) for name in _IN_JSON} for node in nodes]
             told = {
                 "nodes": shown,
                 "waiting": answer["waiting"],
@@ -44,7 +51,7 @@ def show_nodes(
             }
             sys.stdout.write(json.dumps(told, indent=2) + "\n")
         else:
-            out.print(_table(nodes))
+            print_table([_COLUMNS, *map(_row, nodes)])
             for line in [*_waiting(answer), *answer.get("problems", [])]:
                 out.print(line, markup=False)
 
@@ -153,16 +160,25 @@ def _wait_until_empty(home: Home, node_id: str) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def _table(nodes: list[dict[str, Any]]) -> Table:
-    table = Table("node", "address", "state", "control", "version", "instances", "jobs")
-    for node in nodes:
-        table.add_row(
-            node["id"],
-            node["address"],
-            node["state"],
-            "yes" if node["head"] else "",
-            node["version"],
-            str(len(node["instances"])),
-            str(len(node["jobs"])),
-        )
-    return table
+def _row(node: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        node["id"],
+        node["address"],
+        node["state"],
+        "leads" if node.get("leader") else "yes" if node["head"] else "-",
+        node["version"],
+        _share(node, "cpus"),
+        _share(node, "memory_gib", " GiB"),
+        _share(node, "gpus"),
+        str(len(node["instances"])),
+        str(len(node["jobs"])),
+    )
+
+
+def _share(node: dict[str, Any], name: str, unit: str = "") -> str:
+    """Returns what is reserved, where that is known, of what the node has."""
+    capacity, reserved = node.get("capacity"), node.get("reserved")
+    if not capacity:
+        return "-"
+    whole = f"{capacity[name]:.4g}{unit}"
+    return f"{reserved[name]:.4g} of {whole}" if reserved else whole

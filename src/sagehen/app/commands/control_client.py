@@ -8,7 +8,7 @@ from typing import Any
 
 from sagehen.base.credentials import load_token
 from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
-from sagehen.base.home import Home
+from sagehen.base.home import Home, lock_holder
 
 __all__ = ["call_control", "call_server"]
 
@@ -36,10 +36,26 @@ def call_control(
     or Conflict by status.
     """
     if not home.address.exists():
-        raise Unavailable(
-            f"No server runs with the home {home.path}. Start one: sagehen up --home {home.path}"
-        )
-    return call_server(home.address.read_text(), home, path, method, body, timeout_seconds)
+        if (pid := lock_holder(home)) is not None:
+            raise Unavailable(
+                f"The server with the home {home.path} (process id {pid}) is starting, or "
+                "stopping. Try again in a moment."
+            )
+        raise _no_server(home)
+    try:
+        return call_server(home.address.read_text(), home, path, method, body, timeout_seconds)
+    except Unavailable as error:
+        # A server that was killed has left its address.
+        refused = isinstance(getattr(error.__cause__, "reason", None), ConnectionRefusedError)
+        if refused and lock_holder(home) is None:
+            raise _no_server(home) from error
+        raise
+
+
+def _no_server(home: Home) -> Unavailable:
+    return Unavailable(
+        f"No server runs with the home {home.path}. Start one: sagehen up --home {home.path}"
+    )
 
 
 def call_server(
@@ -66,13 +82,16 @@ def call_server(
         with error:
             raise _error_of(url, error) from error
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        raise Unavailable(f"The server at {url} does not answer: {error}") from error
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise Unavailable(f"The server at {url} does not answer: {reason}") from error
 
 
 def _error_of(url: str, error: urllib.error.HTTPError) -> SagehenError:
     kind = _ERRORS.get(error.code)
     try:
-        message = str(json.load(error)["message"])
+        fields = json.load(error)
+        # A gateway that does not reach control writes SageMaker's own `Message`.
+        message = str(fields["Message"] if "Message" in fields else fields["message"])
     except (ValueError, TypeError, KeyError, OSError, http.client.HTTPException):
         kind = None
     if kind is None:

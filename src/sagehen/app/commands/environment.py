@@ -6,9 +6,10 @@ unchanged shell would create endpoints at AWS, for money.
 
 import json
 import os
+import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,7 +22,7 @@ from typer.core import TyperCommand
 
 from sagehen.base.address import client_url
 from sagehen.base.config import load_settings
-from sagehen.base.credentials import Credentials, load_credentials
+from sagehen.base.credentials import ACCESS_KEY_PREFIX, Credentials, load_credentials
 from sagehen.base.errors import HomeError
 from sagehen.base.home import Home
 from sagehen.base.settings import Settings
@@ -37,6 +38,20 @@ _RULE_SET_VERSIONS = {"sts": "2011-06-15", "sqs": "2012-11-05"}
 """API versions of services whose address some client sets itself, over AWS_ENDPOINT_URL: the
 SageMaker SDK for STS, the AWS CLI 1 for SQS"""
 _AWS_DOMAINS = (".amazonaws.com", ".amazonaws.com.cn")
+_BEFORE = "BEFORE_SAGEHEN_"
+"""prefix of the variables that keep what the shell had"""
+_KEPT = re.compile(rf"{_BEFORE}(AWS_[A-Z0-9_]+|SAGEMAKER_USER_CONFIG_OVERRIDE)")
+"""A shell evaluates these names, and gets back nothing but what was taken from it."""
+_NAMES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_DATA_PATH",
+    "SAGEMAKER_USER_CONFIG_OVERRIDE",
+)
+"""all that point a client at the server"""
 _ROLE = "SagehenRole"  # of `sagehen.services.identity.iam`, slow to import
 
 
@@ -55,6 +70,8 @@ class ClientVariables:
 
     values: Mapping[str, str]
     absent: tuple[str, ...] = ()
+    copies: Mapping[str, str] = field(default_factory=dict)
+    """variables that first get another variable's value; files and programs get none"""
     is_failure: bool = field(default=False)
 
 
@@ -83,10 +100,18 @@ class EnvCommand(TyperCommand):
 
 
 def env(
-    format: FormatOption = Format.SH, home: HomeOption = None, config: ConfigOption = None
+    format: FormatOption = Format.SH,
+    unset: Annotated[
+        bool, typer.Option("--unset", help="Give back to the shell what it had before.")
+    ] = False,
+    home: HomeOption = None,
+    config: ConfigOption = None,
 ) -> None:
     """Print the variables that point AWS clients at the server: eval "$(sagehen env)"."""
     choices = client_choices()
+    if unset:
+        _write(_given_back(os.environ), format)
+        return
     with plain_errors(), _or_nowhere(choices, format):
         settings = load_settings(config, home=home)
         server_home = Home(settings.home)
@@ -133,7 +158,30 @@ def _pointed_at(
     }
     if choices.sdk_configuration in (None, str(files.configuration)):
         values["SAGEMAKER_USER_CONFIG_OVERRIDE"] = str(files.configuration)
-    return ClientVariables(values, _absent(choices))
+    absent = _absent(choices)
+    return ClientVariables(values, absent, _kept_back((*_NAMES, *absent), os.environ))
+
+
+def _kept_back(names: Iterable[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Copies what the shell has, once, by the names of the variables: the values, which may be
+    keys of a real account, are not printed."""
+    if any(map(_KEPT.fullmatch, environ)) or _is_pointed(environ):
+        return {}
+    return {_BEFORE + name: name for name in names if name in environ}
+
+
+def _is_pointed(environ: Mapping[str, str]) -> bool:
+    """Returns whether the shell has the keys of a server, and so no values to keep."""
+    return environ.get("AWS_ACCESS_KEY_ID", "").startswith((ACCESS_KEY_PREFIX, _NO_KEY))
+
+
+def _given_back(environ: Mapping[str, str]) -> ClientVariables:
+    kept = sorted(filter(_KEPT.fullmatch, environ))
+    if not kept and "AWS_ENDPOINT_URL" not in environ:
+        _note("This shell does not point at a server: nothing to unset.")
+        return ClientVariables({})
+    copies = {name.removeprefix(_BEFORE): name for name in kept}
+    return ClientVariables({}, (*(name for name in _NAMES if name not in copies), *kept), copies)
 
 
 def _nowhere(choices: ClientChoices) -> ClientVariables:
@@ -143,7 +191,9 @@ def _nowhere(choices: ClientChoices) -> ClientVariables:
         "AWS_ACCESS_KEY_ID": _NO_KEY,
         "AWS_SECRET_ACCESS_KEY": _NO_KEY,
     }
-    return ClientVariables(values, _absent(choices), is_failure=True)
+    absent = _absent(choices)
+    kept = _kept_back((*_NAMES, *absent), os.environ)
+    return ClientVariables(values, absent, kept, is_failure=True)
 
 
 def _absent(choices: ClientChoices) -> tuple[str, ...]:
@@ -156,13 +206,20 @@ def render(variables: ClientVariables, format: Format) -> str:
 
 
 def _as_sh(variables: ClientVariables) -> str:
-    statements = [f"export {name}={shlex.quote(value)}" for name, value in variables.values.items()]
-    statements.append("unset " + " ".join(variables.absent))
+    statements = [f'export {name}="${source}"' for name, source in variables.copies.items()]
+    statements += [
+        f"export {name}={shlex.quote(value)}" for name, value in variables.values.items()
+    ]
+    if variables.absent:
+        statements.append("unset " + " ".join(variables.absent))
     return "\n".join([*statements, *(["false"] if variables.is_failure else [])]) + "\n"
 
 
 def _as_fish(variables: ClientVariables) -> str:
-    statements = [f"set -gx {name} {_fish_word(value)}" for name, value in variables.values.items()]
+    statements = [f'set -gx {name} "${source}"' for name, source in variables.copies.items()]
+    statements += [
+        f"set -gx {name} {_fish_word(value)}" for name, value in variables.values.items()
+    ]
     statements += [f"set -e {name}" for name in variables.absent]
     # `set -e` fails for unset variables.
     return ";\n".join([*statements, "false" if variables.is_failure else "true"]) + "\n"

@@ -1,14 +1,13 @@
 """Lists and prints jobs, for the commands of training jobs and of transform jobs."""
 
-import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from sagehen.app.commands.output import json_text, print_line, print_table
 
 if TYPE_CHECKING:
     from sagehen.apply.client import Aws
@@ -18,12 +17,7 @@ __all__ = [
     "JobStatus",
     "StatusOption",
     "call_sagemaker",
-    "duration_text",
-    "json_text",
     "print_jobs",
-    "print_line",
-    "print_table",
-    "time_text",
 ]
 
 
@@ -83,13 +77,6 @@ def _jobs(aws: "Aws", kind: str, status: JobStatus | None) -> Iterator[dict[str,
         parameters["NextToken"] = page["NextToken"]
 
 
-def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print_line("  ".join(cells).rstrip())
-
-
 def call_sagemaker(aws: "Aws", operation: str, **parameters: Any) -> dict[str, Any]:
     """Raises SagehenError."""
     from botocore.exceptions import BotoCoreError, ClientError
@@ -101,26 +88,3 @@ def call_sagemaker(aws: "Aws", operation: str, **parameters: Any) -> dict[str, A
     except (ClientError, BotoCoreError) as error:
         raise sagehen_error(error) from error
     return answer
-
-
-def time_text(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def duration_text(seconds: float) -> str:
-    hours, rest = divmod(max(0, int(seconds)), 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}"
-
-
-def json_text(value: object) -> str:
-    return json.dumps(
-        value,
-        indent=2,
-        ensure_ascii=False,
-        default=lambda moment: moment.astimezone(UTC).isoformat(),
-    )
-
-
-def print_line(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

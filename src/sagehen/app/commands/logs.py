@@ -202,7 +202,7 @@ def no_logs(where: str, name: str | None) -> str:
         return f"There are no logs {where}: no server has run with this home yet."
     return (
         f"There are no logs of an endpoint, training or transform job {name} {where}. Names "
-        "are case-sensitive; `sagehen status` lists the endpoints, `sagehen jobs list` and "
+        "are case-sensitive; `sagehen status` lists the endpoints, `sagehen training list` and "
         "`sagehen transform list` the jobs."
     )
 

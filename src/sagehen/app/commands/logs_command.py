@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sagehen.app.commands.completion import complete_names
 from sagehen.base.config import load_settings
 from sagehen.base.errors import Invalid
 from sagehen.base.home import Home
@@ -18,7 +19,10 @@ __all__ = ["show_logs"]
 def show_logs(
     name: Annotated[
         str | None,
-        typer.Argument(help="An endpoint or a job. Without one: the server's own logs."),
+        typer.Argument(
+            help="An endpoint or a job. Without one: the server's own logs.",
+            autocompletion=complete_names,
+        ),
     ] = None,
     lines: Annotated[
         int,

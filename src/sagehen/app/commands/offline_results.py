@@ -1,14 +1,14 @@
 """`sagehen offline-results`: shows the results computed in advance, and has them read again."""
 
 import time
-from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
+from sagehen.app.commands.completion import complete_endpoints
 from sagehen.app.commands.control_client import call_control
-from sagehen.app.commands.job_lists import json_text, print_line, print_table, time_text
+from sagehen.app.commands.output import json_text, print_line, print_table, time_text
 from sagehen.base.config import load_settings
 from sagehen.base.home import Home
 from sagehen.base.terminal import ConfigOption, HomeOption, JsonOption, plain_errors
@@ -19,9 +19,12 @@ offline_results_app = typer.Typer(
     help="Show the offline results of endpoints, and read them again.", no_args_is_help=True
 )
 
-EndpointArgument = Annotated[str, typer.Argument(help="An endpoint with offline results.")]
+EndpointArgument = Annotated[
+    str,
+    typer.Argument(help="An endpoint with offline results.", autocompletion=complete_endpoints),
+]
 
-_COLUMNS = ("Endpoint", "Variant", "State", "Keys", "Left out", "Built (UTC)", "Source")
+_COLUMNS = ("Endpoint", "Variant", "State", "Keys", "Left out", "Built", "Source")
 _POLL_SECONDS = 0.5
 
 
@@ -41,7 +44,8 @@ def show_all(
 
 
 @offline_results_app.command()
-def describe(
+@offline_results_app.command("describe", hidden=True)
+def show(
     endpoint: EndpointArgument,
     as_json: JsonOption = False,
     home: HomeOption = None,
@@ -132,7 +136,7 @@ def _number(value: int | None) -> str | None:
 
 def _built(each: dict[str, Any]) -> str | None:
     at = each["built_at"]
-    return None if at is None else time_text(datetime.fromtimestamp(at, UTC))
+    return None if at is None else time_text(at)
 
 
 def _home(home: Any, config: Any) -> Home:

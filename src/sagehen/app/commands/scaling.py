@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sagehen.app.commands.job_lists import json_text, print_line
+from sagehen.app.commands.output import json_text, print_line
 from sagehen.app.commands.scaling_report import report
 from sagehen.base.errors import Invalid
 from sagehen.base.terminal import ConfigOption, HomeOption, JsonOption, plain_errors

@@ -5,16 +5,19 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from rich.markup import escape
 
 from sagehen import __version__
 from sagehen.app.commands.exports import export_lines
-from sagehen.app.server import RunningServer, running_server
+from sagehen.app.server import RunningServer, home_vanished, running_server
+from sagehen.base.clock import SYSTEM
 from sagehen.base.concurrency import first_of
+from sagehen.base.errors import HomeError, SettingError
 from sagehen.base.extras import missing_library
 from sagehen.base.service_manager import notify
 from sagehen.base.settings import Settings
@@ -23,9 +26,11 @@ from sagehen.base.terminal import err, out
 __all__ = ["run_demo", "run_server"]
 
 
-def run_server(settings: Settings) -> None:
+def run_server(load: Callable[[], Settings]) -> None:
+    """`load` reads the settings, now and when they are to be read again."""
+    settings = load()
     _report_start(settings)
-    asyncio.run(_serve(settings))
+    asyncio.run(_serve(settings, load))
 
 
 def run_demo(settings: Settings, keep: bool) -> bool:
@@ -34,15 +39,34 @@ def run_demo(settings: Settings, keep: bool) -> bool:
     return asyncio.run(_demonstrate(settings, keep))
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, load: Callable[[], Settings]) -> None:
     async def serve() -> None:
         async with running_server(settings, report=_report) as server:
             _announce(server)
+            on_reload = partial(_reload, server, load)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, on_reload)
             notify(f"READY=1\nSTATUS=Serving at {server.url}")
-            await asyncio.get_running_loop().create_future()
+            await home_vanished(server.home, SYSTEM)
+            _report(f"The home {server.home.path} is gone. Stopping.")
+            raise HomeError(
+                f"The home {server.home.path} was deleted or replaced while the server ran. "
+                "Nothing that was done since then is kept."
+            )
 
     await _until_signal(serve())
     out.print("Stopped.")
+
+
+def _reload(server: RunningServer, load: Callable[[], Settings]) -> None:
+    try:
+        taken, rest = server.reload(load())
+    except SettingError as error:
+        _report(f"The settings stay as they were: {error}")
+        return
+    if rest:
+        _report(f"Changed, but only when the server starts again: {', '.join(rest)}.")
+    _report(f"Take effect now: {', '.join(taken)}." if taken else "Nothing to take effect now.")
+    notify(f"STATUS=Serving at {server.url}")
 
 
 async def _demonstrate(settings: Settings, keep: bool) -> bool:
@@ -93,10 +117,16 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
         )
         for number in (signal.SIGINT, signal.SIGTERM):
             # Children end with us, and everything answered is on disk.
-            loop.add_signal_handler(number, os._exit, 130)
+            loop.add_signal_handler(number, _end_at_once)
         working.cancel()
     with suppress(asyncio.CancelledError):
         await working
+
+
+def _end_at_once() -> None:
+    out.print("Stopped at once: requests that were being answered are cut off.")
+    sys.stdout.flush()
+    os._exit(130)
 
 
 def _announce(server: RunningServer) -> None:

@@ -14,18 +14,29 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from sagehen.app.commands.control_client import call_control
+from sagehen.app.commands.output import time_text
 from sagehen.base.errors import NotFound
 from sagehen.base.home import Home
 
 __all__ = ["fetch_status", "plain_status", "render_status", "select_endpoint"]
 
-_COLUMNS = ("Endpoint", "Status", "Variant", "Ready", "Calls", "p50/p99 ms", "Models", "Memory")
+_COLUMNS = (
+    "Endpoint",
+    "Status",
+    "Variant",
+    "Ready",
+    "Calls",
+    "Errors",
+    "p50/p99 ms",
+    "Models",
+    "Memory",
+)
 _SENTENCE = re.compile(
     r"The .* did not pass the ping|CannotStartContainer|Failed to (extract|download)|Request to s"
     r"|CapacityError"
 )
 """beginnings of SageMaker's sentences; see `agent/instances/failures.py`"""
-_SINCE_START = "Calls and their times are counted since the server started."
+_SINCE_START = "Calls, their errors and their times are counted since the server started."
 
 
 def fetch_status(home: Home) -> dict[str, Any]:
@@ -80,7 +91,7 @@ def _table(endpoints: list[dict[str, Any]]) -> Table:
             for name in _COLUMNS
         ),
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=0,
         show_edge=False,
     )
     for row in _rows(endpoints, repeat=False):
@@ -104,10 +115,12 @@ def _lines_below(status: dict[str, Any], details: bool) -> list[str]:
         *(_instances(endpoints) if details else ()),
         *_queues(endpoints),
         *_scaling(endpoints),
+        *_cold(endpoints),
         *_leaving(endpoints),
         *_libraries(endpoints),
         *_reasons(endpoints),
         *_instance_reasons(endpoints),
+        *_errors(endpoints),
         *_jobs(status),
         *_gpus(status),
         *_walls(status),
@@ -137,6 +150,16 @@ def _scaling(endpoints: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def _cold(endpoints: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{endpoint['name']}, variant {variant['name']}: no instance runs; the next request starts "
+        "one"
+        for endpoint in endpoints
+        for variant in endpoint["variants"]
+        if variant.get("starts_on_demand") and not variant["instances"]
+    ]
+
+
 def _leaving(endpoints: list[dict[str, Any]]) -> list[str]:
     return [
         f"{endpoint['name']}: {count} leaving "
@@ -154,7 +177,7 @@ def _jobs(status: dict[str, Any]) -> list[str]:
     jobs = status.get("training_jobs") or {}
     lines = []
     if any(jobs.values()):
-        lines.append(f"Training jobs: {_counted(jobs)} (sagehen jobs list)")
+        lines.append(f"Training jobs: {_counted(jobs)} (sagehen training list)")
     transforms = status.get("transform_jobs") or {}
     if any(transforms.values()):
         lines.append(f"Transform jobs: {_counted(transforms)} (sagehen transform list)")
@@ -238,6 +261,22 @@ def _instance_reasons(endpoints: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+def _errors(endpoints: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"{endpoint['name']}, variant {variant['name']}: the last error, {error['status']} at "
+        f"{time_text(error['at'])}: {_one_line(error['message']) or 'without a message'} "
+        f"(sagehen logs {endpoint['name']})"
+        for endpoint in endpoints
+        for variant in endpoint["variants"]
+        if (error := variant.get("last_error"))
+    ]
+
+
+def _one_line(text: str) -> str:
+    """Returns what a model said without what a terminal would act on."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
 def _bare(reason: str) -> str:
     """Returns the cause that stands in brackets after SageMaker's sentence."""
     _, bracket, cause = reason.partition(" (")
@@ -248,12 +287,13 @@ def _bare(reason: str) -> str:
 def _cells(variant: dict[str, Any], *, is_queued: bool) -> tuple[str, ...]:
     """Queued requests bypass the gateways, which count calls."""
     if not variant:
-        return ("", "", "", "", "", "")
+        return ("",) * (len(_COLUMNS) - 2)
     memory = variant.get("memory_bytes")
     return (
         variant["name"] + (" (shadow)" if variant.get("shadow") else ""),
         f"{variant['in_service']}/{variant['desired']}",
         "" if is_queued else str(variant.get("invocations", 0)),
+        "" if is_queued else str(variant.get("errors_4xx", 0) + variant.get("errors_5xx", 0)),
         _latency(variant.get("p50_latency_milliseconds"), variant.get("p99_latency_milliseconds")),
         str(variant["loaded_models"] or 0) if variant["multi_model"] else "",
         f"{memory / 2**20:.0f} MiB" if memory else "",

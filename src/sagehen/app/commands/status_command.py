@@ -1,11 +1,12 @@
 """`sagehen status`: shows endpoints and jobs."""
 
-import json
 import sys
 from typing import Annotated
 
 import typer
 
+from sagehen.app.commands.completion import complete_endpoints
+from sagehen.app.commands.output import json_text, print_line
 from sagehen.app.commands.status import (
     fetch_status,
     plain_status,
@@ -21,7 +22,11 @@ __all__ = ["show_status"]
 
 def show_status(
     endpoint: Annotated[
-        str | None, typer.Argument(help="An endpoint, with each of its instances; else all.")
+        str | None,
+        typer.Argument(
+            help="An endpoint, with each of its instances; else all.",
+            autocompletion=complete_endpoints,
+        ),
     ] = None,
     as_json: JsonOption = False,
     home: HomeOption = None,
@@ -34,7 +39,7 @@ def show_status(
         if endpoint is not None:
             status = select_endpoint(status, endpoint)
         if as_json:
-            sys.stdout.write(json.dumps(status, indent=2, ensure_ascii=False) + "\n")
+            print_line(json_text(status))
         elif out.is_terminal:
             out.print(render_status(status, details=details))
         else:

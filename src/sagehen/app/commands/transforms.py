@@ -1,38 +1,42 @@
-"""`sagehen transform`: lists, describes, stops and watches transform jobs."""
+"""`sagehen transform`: lists, shows, stops and watches transform jobs."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
 from typing import Annotated, Any, Protocol
 from urllib.parse import quote
 
 import typer
 
+from sagehen.app.commands.completion import complete_transforms
 from sagehen.app.commands.control_client import call_control
 from sagehen.app.commands.job_lists import (
     CountOption,
     JobStatus,
     StatusOption,
     call_sagemaker,
-    duration_text,
-    json_text,
     print_jobs,
-    print_line,
-    time_text,
 )
+from sagehen.app.commands.output import duration_text, json_text, print_line, time_text
 from sagehen.base.config import load_settings
-from sagehen.base.errors import Unavailable
+from sagehen.base.errors import SagehenError, Unavailable
 from sagehen.base.home import Home
 from sagehen.base.terminal import ConfigOption, HomeOption, JsonOption, out, plain_errors
 
 __all__ = ["looks", "transform_app"]
 
-transform_app = typer.Typer(
-    help="List, describe, stop and watch transform jobs.", no_args_is_help=True
+transform_app = typer.Typer(help="List, show, stop and watch transform jobs.", no_args_is_help=True)
+
+JobArgument = Annotated[
+    str, typer.Argument(help="A transform job.", autocompletion=complete_transforms)
+]
+
+_MANY_RECORDS = 1000
+_LOG_LINES = 3
+_SINGLE_RECORDS = (
+    "Each record is a request of its own. With BatchStrategy=MultiRecord the job is faster, if the "
+    "model takes several records in a request."
 )
-
-JobArgument = Annotated[str, typer.Argument(help="A transform job.")]
-
 _ENDED = ("Completed", "Failed", "Stopped")
 LONGEST_AWAY_SECONDS = 60.0
 
@@ -46,7 +50,7 @@ class TerminalClock(Protocol):
 SYSTEM_CLOCK: TerminalClock = time
 
 
-_COLUMNS = ("Name", "Status", "Created (UTC)", "Ended (UTC)")
+_COLUMNS = ("Name", "Status", "Created", "Ended")
 
 
 @transform_app.command("list")
@@ -66,7 +70,8 @@ def show_all(
 
 
 @transform_app.command()
-def describe(
+@transform_app.command("describe", hidden=True)
+def show(
     name: JobArgument,
     as_json: JsonOption = False,
     home: HomeOption = None,
@@ -80,6 +85,8 @@ def describe(
             return
         for label, value in _fields_of(progress):
             print_line(f"{label}: {value}")
+        for line in _log_of_failure(_home(home, config), progress):
+            print_line(f"  {line}")
 
 
 @transform_app.command()
@@ -104,9 +111,11 @@ def watch(
     """Show a transform job's progress until it ends; exits with 1 unless it is Completed."""
     with plain_errors():
         server_home = _home(home, config)
-        answers = looks(lambda: _progress(server_home, name), interval)
+        answers = _advising(looks(lambda: _progress(server_home, name), interval))
         last = _show_bar(name, answers) if out.is_terminal else _show_lines(answers)
         print_line(" ".join(filter(None, (f"{name} is {last['status']}.", last["failure_reason"]))))
+        for line in _log_of_failure(server_home, last):
+            print_line(f"  {line}")
     if last["status"] != JobStatus.COMPLETED:
         raise typer.Exit(1)
 
@@ -171,9 +180,45 @@ def _show_lines(looks: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return last
 
 
+def _advising(looks: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Prints once what would make a slow job faster."""
+    is_printed = False
+    for progress in looks:
+        if not is_printed and _is_single(progress):
+            is_printed = True
+            out.print(_SINGLE_RECORDS)
+        yield progress
+
+
+def _is_single(progress: dict[str, Any]) -> bool:
+    has_many = progress.get("records", 0) >= _MANY_RECORDS
+    return progress.get("batch_strategy") == "SingleRecord" and has_many
+
+
+def _log_of_failure(home: Home, progress: dict[str, Any]) -> list[str]:
+    """Returns the last lines of the job's own log, where SageMaker's reason only names the log."""
+    from sagehen.app.commands.cluster_logs import is_in_cluster, read_cluster_logs
+    from sagehen.app.commands.logs import Selection, read_logs
+
+    name, reason = progress["name"], progress["failure_reason"] or ""
+    if "See job logs" not in reason:
+        return []
+    selection = Selection(lines=_LOG_LINES, pattern=re.compile(r"\[sagemaker logs\]: .*/.*: ."))
+    try:
+        if is_in_cluster(home):
+            lines = read_cluster_logs(
+                home, name, selection, follow=False, job=True, warn=lambda text: None
+            )
+        else:
+            lines = read_logs(home, name, selection, follow=False, job=True)
+        return list(lines)
+    except SagehenError:
+        return []  # They are a help, and may be deleted.
+
+
 def _counts(progress: dict[str, Any]) -> str:
     known = str(progress["objects_known"]) + ("" if progress["is_listed"] else "+")
-    parts = [f"{progress['objects']} of {known} objects", f"{progress['records']} records"]
+    parts = [f"{progress['objects']} of {known} objects", f"{progress['records']:,} records"]
     if progress["failed_objects"]:
         parts.append(f"{progress['failed_objects']} objects failed")
     if progress["failed_records"]:
@@ -196,7 +241,7 @@ def _fields_of(progress: dict[str, Any]) -> Iterable[tuple[str, Any]]:
         ("Ended", "ended_at"),
     ):
         if progress[member] is not None:
-            yield label, time_text(datetime.fromtimestamp(progress[member], UTC))
+            yield label, time_text(progress[member])
     yield "Progress", _counts(progress)
     yield "Input", f"{progress['input_bytes']:,} of {progress['input_bytes_known']:,} bytes"
     if progress["batch_strategy"] is not None:
@@ -205,6 +250,8 @@ def _fields_of(progress: dict[str, Any]) -> Iterable[tuple[str, Any]]:
             f"MaxConcurrentTransforms {progress['max_concurrent_transforms']}, "
             f"MaxPayloadInMB {progress['max_payload_in_mb']}, {progress['batch_strategy']}",
         )
+    if _is_single(progress):
+        yield "Advice", _SINGLE_RECORDS
     yield "Log", f"sagehen logs {progress['name']}"
 
 

@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import numpy as np
 from botocore.config import Config
 from numpy.typing import NDArray
 
 from sagehen.app.demo.training import Row
+from sagehen.apply.client import session_with
 
 __all__ = ["Clients", "DemoAnswer", "connect", "deploy", "forget", "invoke", "upload"]
 
@@ -48,12 +48,12 @@ class DemoAnswer:
 
 
 def connect(endpoint_url: str, access_key: str, secret: str, region: str) -> Clients:
-    session = boto3.Session(access_key, secret, region_name=region)
+    session = session_with(access_key, secret)
     # The server is local, so use no proxy; retries would hide faults.
     config = Config(proxies={}, retries={"total_max_attempts": 1})
 
     def client(service: str) -> Any:
-        return session.client(service, endpoint_url=endpoint_url, config=config)
+        return session.client(service, region, endpoint_url=endpoint_url, config=config)
 
     return Clients(
         s3=client("s3"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 
 from prometheus_client.parser import text_string_to_metric_families
+from rich import box
 from rich.table import Column, Table
 
 from sagehen.app.demo.deployment import INSTANCE_COUNT
@@ -110,6 +111,7 @@ def cohort_table(results: Sequence[CohortResult]) -> Table:
         title="Predicting how far diabetes goes in a year, for patients held out of the training",
         caption="error: the mean absolute error of the endpoint's answers (diabetes goes 25 to 346 "
         "far); average: the error of always answering the training patients' average",
+        box=box.SIMPLE_HEAD,
     )
     table.add_column("target model", no_wrap=True)
     for name in ("train", "held out", "error", "average", "cold ms"):
@@ -150,6 +152,7 @@ def summary_table(
         title=f"One endpoint, {INSTANCE_COUNT} instances, {models} models",
         show_header=False,
         caption=PRICE_SOURCE,
+        box=box.SIMPLE_HEAD,
     )
     table.add_row("models loaded", f"{figures.models_loaded} of {models}")
     table.add_row(

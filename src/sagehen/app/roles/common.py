@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from sagehen.base.cluster_certificates import PEER_CERTIFICATE
 from sagehen.base.home import Home
 from sagehen.base.pickled_settings import unpickle_settings
 from sagehen.base.processes import die_with_parent
@@ -100,7 +101,8 @@ async def serving_tls(
     app: Any,
     other_protocols: Mapping[str, Callable[[], asyncio.Protocol]] = MappingProxyType({}),
 ) -> AsyncIterator[None]:
-    """Serves `app` to members of the cluster until the block ends.
+    """Serves `app` to members of the cluster until the block ends. The state of each request's
+    scope has the client's certificate, as PEER_CERTIFICATE.
 
     `other_protocols`: for clients that ask for another protocol than HTTP, by its name (ALPN).
     """
@@ -108,9 +110,9 @@ async def serving_tls(
     server.config.load()
     if other_protocols:
         context.set_alpn_protocols([*other_protocols, "http/1.1"])
-        server.config.http_protocol_class = _choosing(
-            server.config.http_protocol_class, other_protocols
-        )
+    server.config.http_protocol_class = _choosing(
+        server.config.http_protocol_class, other_protocols
+    )
     server.config.ssl = context
     serving = asyncio.create_task(server._serve([listener]))  # `serve` would take the signals
     try:
@@ -123,12 +125,17 @@ async def serving_tls(
 
 
 def _choosing(http: Any, others: Mapping[str, Callable[[], asyncio.Protocol]]) -> Any:
-    """Returns uvicorn's protocol, which leaves some connections to others."""
+    """Returns uvicorn's protocol, which leaves some connections to others, and keeps the client's
+    certificate for the rest."""
 
     class ChosenProtocol(http):  # type: ignore[misc]
+        app_state: dict[str, Any]
+
         def connection_made(self, transport: asyncio.Transport) -> None:
             name = transport.get_extra_info("ssl_object").selected_alpn_protocol()
             if name not in others:
+                certificate = transport.get_extra_info("peercert")
+                self.app_state = {**self.app_state, PEER_CERTIFICATE: certificate}
                 super().connection_made(transport)
                 return
             other = others[name]()

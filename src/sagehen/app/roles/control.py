@@ -6,6 +6,7 @@ import signal
 from collections.abc import Container, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -223,7 +224,7 @@ class _Control:
             settings,
             objects=self.objects,
             data_log=JobDataLog(start.home, settings.container_log_bytes, SYSTEM),
-            runner_command=runner_command,
+            runner_command=partial(runner_command, settings.transform_runner_memory_bytes),
             s3=S3Access(
                 address=f"unix:{start.home.control_socket}",
                 access_key=keys.access_key,
@@ -277,6 +278,8 @@ class _Control:
             for limit, counter in (("control_bodies", self._bodies), ("drain", self._draining)):
                 combined = merged(combined, {"LimitHits": {(limit,): counter.hits}})
             combined = merged(combined, self.objects.measured())
+            if self._cluster is not None:
+                combined = merged(combined, self._cluster.measured())
             return merged(self._sampler.measured(endpoints), combined)
 
         paths = OwnPaths(

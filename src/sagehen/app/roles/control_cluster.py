@@ -18,7 +18,7 @@ from sagehen.app.roles.control_ray import RaySource
 from sagehen.base.clock import SYSTEM
 from sagehen.base.cluster_certificates import client_context, server_name
 from sagehen.base.credentials import load_token
-from sagehen.base.errors import SagehenError, Unavailable
+from sagehen.base.errors import NotLeading, SagehenError
 from sagehen.frame.container_relay import ContainerAccess, RelayNodes
 from sagehen.frame.context import AsyncOperation, Operation
 from sagehen.frame.nodes import Resources
@@ -27,6 +27,7 @@ from sagehen.frame.routes import RouteFileReader
 from sagehen.http1.pool import Tls
 from sagehen.placement.fleet import Fleet
 from sagehen.placement.log_nodes import ClusterLogs
+from sagehen.placement.metrics import measure_nodes
 from sagehen.placement.node_loop import NodeLoop
 from sagehen.placement.own_paths import NodePaths
 from sagehen.placement.ray_app import RayClient
@@ -60,6 +61,7 @@ class ClusterParts:
             lambda: leadership.is_leader,
             load_token(start.home.token),
             SYSTEM,
+            lambda: leadership.outage,
         )
         self.fleet = Fleet(
             self._connect,
@@ -116,6 +118,9 @@ class ClusterParts:
         async with serving_control_door(self._listener, self._home):
             yield
 
+    def measured(self) -> Mapping[str, Mapping[tuple[str, ...], float]]:
+        return measure_nodes(self.fleet, self._addresses.node_id, self._leadership.epoch)
+
     def hint(self) -> None:
         """Has the nodes looked at now."""
         self._loop.hint()
@@ -154,7 +159,7 @@ class ClusterParts:
     def _leading_epoch(self) -> int:
         epoch = self._leadership.epoch
         if epoch is None:
-            raise Unavailable("Another control leads.")
+            raise NotLeading
         return epoch
 
     async def _describe_own(self) -> NodeRecord:

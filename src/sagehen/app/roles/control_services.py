@@ -231,7 +231,8 @@ class _TrainingJobs:
             stop_training_job_row(connection, record, self._arns, SYSTEM.now())
 
 
-def runner_command() -> list[str]:
+def runner_command(memory_bytes: int) -> list[str]:
     """Returns the command of a transform job's runner."""
     program = "sagehen.app.roles.transform_runner"
-    return [sys.executable, "-m", program, f"--parent={os.getpid()}"]
+    limits = [f"--parent={os.getpid()}", f"--memory-bytes={memory_bytes}"]
+    return [sys.executable, "-m", program, *limits]

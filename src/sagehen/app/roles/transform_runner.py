@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import resource
 import sys
 
 from sagehen.app.roles.common import run
@@ -17,7 +18,11 @@ def _start() -> tuple[int, int]:
     parser = argparse.ArgumentParser(prog="sagehen.app.roles.transform_runner")
     parser.add_argument("--parent", type=int)
     parser.add_argument("--log-level", default="INFO")
+    parser.add_argument("--memory-bytes", type=int)
     arguments = parser.parse_args()
+    if arguments.memory_bytes is not None:
+        limits = (arguments.memory_bytes, arguments.memory_bytes)
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
     if arguments.parent is not None:
         die_with_parent(arguments.parent)
     configure_logging(arguments.log_level, "transform-runner")

@@ -38,11 +38,15 @@ class House:
             verifier,
             lambda request_id: _Call(request_id),
             Guard(_nothing, verifier, "token", site, Metrics("127.0.0.1", False), self.bodies),
-            AsyncInvocations(verifier, None, SYSTEM, self.bodies),
+            AsyncInvocations(verifier, self, SYSTEM, self.bodies),
             _nobody,
             site,
             self.bodies,
         )
+
+    async def put(self, request):
+        """The queue of asynchronous requests."""
+        raise OperationalError("INSERT", {}, Exception("the database is away"))
 
     async def ask(self, head, body=b"", path="/", method="POST", query="", rest=None):
         """Status and error type; `reads` counts how often more of the body was asked for.
@@ -70,6 +74,7 @@ class House:
             told.append(message)
 
         await self.app(scope, receive, send)
+        self.body = b"".join(message.get("body", b"") for message in told)
         headers = {name.decode(): value.decode() for name, value in told[0]["headers"]}
         return told[0]["status"], headers.get("x-amzn-errortype", "")
 
@@ -79,6 +84,7 @@ class _Call:
     request_id: str
     by_link: bool = False
     warnings: tuple[str, ...] = ()
+    trace_header: str | None = None
 
 
 async def _nobody(scope, receive, send):
@@ -136,7 +142,7 @@ async def test_what_is_signed_is_done(house):
     assert house.bodies.held_bytes == 0
 
 
-@pytest.mark.parametrize(("state", "status"), [("40P01", 200), ("40001", 200), ("57P01", 500)])
+@pytest.mark.parametrize(("state", "status"), [("40P01", 200), ("40001", 200), ("57P01", 503)])
 async def test_an_operation_that_the_database_ended_is_done_again(house, state, status):
     class Ended(Exception):
         sqlstate = state
@@ -151,6 +157,23 @@ async def test_an_operation_that_the_database_ended_is_done_again(house, state, 
 
     house.operations["sagemaker"]["ListModels"] = operate
     assert (await house.ask(signed(), b"{}"))[0] == status
+
+
+async def test_links_that_anybody_may_send_do_not_tell_where_the_database_is(house):
+    def confirm(call, params):
+        raise OperationalError("SELECT", {}, Exception('connection to "10.0.0.7" failed'))
+
+    house.operations["sns"] = {"ConfirmSubscription": confirm}
+    topic = "arn:aws:sns:us-east-1:000000000000:t"
+    query = f"Action=ConfirmSubscription&TopicArn={topic}&Token=t"
+    assert (await house.ask({"Host": HOST}, method="GET", query=query))[0] == 503
+    assert b"The state cannot be reached now." in house.body
+    assert b"10.0.0.7" not in house.body
+
+
+async def test_asynchronous_request_is_refused_while_the_database_is_away(house):
+    path = "/endpoints/e/async-invocations"
+    assert await house.ask(signed(b"{}", path), b"{}", path) == (503, "ServiceUnavailable")
 
 
 async def test_a_body_that_is_too_large(house):

@@ -2,8 +2,10 @@
 
 import pytest
 
+from sagehen import __version__
 from sagehen.app.api.own_paths import OwnPaths
 from sagehen.base.clock import SYSTEM
+from sagehen.base.errors import Unavailable
 from sagehen.services.monitoring.prometheus.gateway_totals import Observations
 from sagehen.services.sagemaker.hosting.records import EndpointStatus
 from sagehen.state.database import Database
@@ -39,7 +41,15 @@ async def test_not_healthy_without_the_state(tmp_path, server: Server) -> None:
     answer = await server.ask("GET", "/_sagehen/health")
 
     assert answer.status == 503
-    assert "unable to open" in answer.json["state"]
+    # Anybody may ask: neither the database's address nor the driver's text is said.
+    assert answer.json["state"] == "It cannot be reached now; the log of control says why."
+
+
+async def test_a_server_without_a_cluster_says_so(server: Server) -> None:
+    for method, path in (("GET", ""), ("PUT", "/nodes/x/drain")):
+        answer = await server.ask(method, f"/_sagehen/cluster{path}")
+        assert answer.status == 404
+        assert answer.json["message"].startswith("This server is not in a cluster. Start one:")
 
 
 async def test_a_path_says_so_when_the_state_is_away(tmp_path, server: Server) -> None:
@@ -129,3 +139,29 @@ async def test_metrics_do_without_an_agent_that_is_away(server: Server) -> None:
         ("sagehen_desired_instances", NAME, "a"): 1,
         ("sagehen_running_instances", NAME, "a"): 0,
     }
+
+
+async def test_metrics_name_the_build_and_the_database(server: Server) -> None:
+    figures = await server.all_figures()
+    assert figures["sagehen_build_info", __version__] == 1
+    assert figures["sagehen_database_up",] == 1
+    assert 0 < figures["sagehen_database_response_seconds",] < 60
+
+
+async def test_metrics_say_that_the_database_is_away(tmp_path, server: Server) -> None:
+    nowhere = Database(f"sqlite:///{tmp_path / 'no' / 'state.db'}")
+    server.app = OwnPaths(Observations(SYSTEM), nowhere, server.agent).app
+    assert await server.all_figures() == {
+        ("sagehen_build_info", __version__): 1,
+        ("sagehen_database_up",): 0,
+    }
+
+
+async def test_metrics_say_so_when_all_connections_wait_for_the_database(server: Server) -> None:
+    server.app = OwnPaths(Observations(SYSTEM), BusyDatabase("sqlite://"), server.agent).app
+    assert (await server.all_figures())["sagehen_database_up",] == 0
+
+
+class BusyDatabase(Database):
+    def read(self):
+        raise Unavailable("All connections to the database are in use.")

@@ -77,6 +77,25 @@ async def test_the_status_tells_of_each_variant_and_instance(server: Server) -> 
     assert (second["id"], second["state"], second["loaded_models"]) == ("i2", "Starting", None)
 
 
+async def test_the_status_has_the_last_error_unless_an_earlier_endpoint_had_it(
+    server: Server,
+) -> None:
+    record = endpoint(EndpointStatus.IN_SERVICE, current=deployment("d1", 1))
+    server.add(record, instance("i1", "d1", IN_SERVICE))
+
+    async def last_error(at: float) -> Any:
+        error = {"at": at, "status": 400, "message": "What?"}
+        await server.report(
+            {"gateway": 1, "variants": [{"endpoint": NAME, "variant": "a", "LastError": error}]}
+        )
+        (told,) = (await server.ask("GET", "/_sagehen/status")).json["endpoints"]
+        return told["variants"][0]["last_error"]
+
+    at = record.created_at + 1
+    assert await last_error(at) == {"at": at, "status": 400, "message": "What?"}
+    assert await last_error(record.created_at - 1) is None
+
+
 async def test_metrics_and_the_status_have_the_desired_and_the_running_instances(
     server: Server,
 ) -> None:

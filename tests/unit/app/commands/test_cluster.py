@@ -16,6 +16,9 @@ NODE = {
     "head": True,
     "state": "ready",
     "version": "0.1",
+    "leader": True,
+    "capacity": {"cpus": 4.0, "memory_gib": 15.5, "gpus": 0.0},
+    "reserved": {"cpus": 2.0, "memory_gib": 8.0, "gpus": 0.0},
     "instances": ["i-1"],
     "transform_instances": 0,
     "jobs": [],
@@ -39,12 +42,30 @@ def show(monkeypatch, tmp_path):
     return run
 
 
+def test_names_are_whole_in_a_narrow_terminal(show, monkeypatch):
+    """`sagehen cluster drain` needs them."""
+    monkeypatch.setenv("COLUMNS", "40")
+    name = "node-10-77-0-13-of-the-machine-with-a-long-name"
+    other = {**NODE, "id": name, "leader": False, "address": "10.77.0.13:9000", "reserved": None}
+    own, listed = show({"nodes": [NODE, other], "waiting": []}).splitlines()[1:3]
+    assert own.split("  ")[0] == "n1"
+    assert "leads" in own
+    assert all(share in own for share in ("2 of 4", "8 of 15.5 GiB", "0 of 0"))
+    assert listed.startswith(f"{name}  10.77.0.13:9000  ready")
+
+
 def test_what_waits_is_printed_below_the_nodes(show):
     answer = {"nodes": [NODE], "waiting": [WAITING], "of_leader": True}
     assert "i-2 waits for room on a node: no node has 8 vCPUs." in show(answer)
     shown = json.loads(show(answer, "--json"))
     assert shown["waiting"] == [WAITING]
     assert shown["nodes"][0]["state"] == "ready"
+
+
+def test_a_node_s_name_is_whole(show):
+    node = NODE | {"id": "node-127-0-0-1-" + "x" * 90, "address": "10.77.0.13:9000"}
+    (row,) = show({"nodes": [node], "waiting": [], "of_leader": True}).splitlines()[1:]
+    assert row.split()[:2] == [node["id"], node["address"]]
 
 
 def test_problems_besides_the_nodes_are_shown(show):

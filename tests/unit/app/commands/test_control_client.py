@@ -2,6 +2,8 @@
 
 import http.server
 import json
+import os
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from sagehen.app.commands.control_client import call_control
 from sagehen.base.errors import Conflict, Invalid, NotFound, SagehenError, Unavailable
-from sagehen.base.home import Home
+from sagehen.base.home import Home, locked
 
 Received = list[tuple[str, str, str | None, bytes]]
 
@@ -30,7 +32,8 @@ def home(tmp_path: Path, received: Received) -> Iterator[Home]:
             received.append((self.command, self.path, self.headers.get("Authorization"), body))
             self.send_response(int(self.path.rpartition("/")[2]))
             self.end_headers()
-            self.wfile.write(json.dumps({"message": "The reason."}).encode())
+            field = "Message" if self.path.endswith("/503") else "message"
+            self.wfile.write(json.dumps({field: "The reason."}).encode())
 
         do_GET = do_POST  # noqa: N815
 
@@ -73,6 +76,21 @@ def test_other_statuses_mean_that_the_server_does_not_answer(home: Home) -> None
         call_control(home, "500")
 
 
+def test_the_address_that_a_killed_server_left_is_no_server(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.run.mkdir()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        home.address.write_text(address)
+        with pytest.raises(Unavailable, match=r"No server runs with the home .* sagehen up"):
+            call_control(home, "status")
+        with locked(home):
+            home.address.write_text(address)
+            with pytest.raises(Unavailable, match=r"answer: \[Errno 111\]"):
+                call_control(home, "status")
+
+
 def test_without_a_server_the_error_says_how_to_start_one(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="sagehen up"):
         call_control(Home(tmp_path), "status")
@@ -81,3 +99,15 @@ def test_without_a_server_the_error_says_how_to_start_one(tmp_path: Path) -> Non
 def test_without_a_server_the_command_that_starts_it_is_named(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=f"Start one: sagehen up --home {tmp_path}$"):
         call_control(Home(tmp_path), "status")
+
+
+def test_a_server_that_starts_is_not_taken_for_none(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.run.mkdir()
+    with pytest.raises(Unavailable, match="No server runs with the home"):
+        call_control(home, "status")
+    starting = rf"\(process id {os.getpid()}\) is starting"
+    with locked(home), pytest.raises(Unavailable, match=starting):
+        call_control(home, "status")
+    with pytest.raises(Unavailable, match="No server runs with the home"):
+        call_control(home, "status")

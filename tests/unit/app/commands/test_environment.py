@@ -4,6 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import botocore.session
 import pytest
@@ -89,6 +90,76 @@ def test_a_shell_keeps_every_character() -> None:
     assert "GONE" not in after
 
 
+class TestUnset:
+    """`eval "$(sagehen env --unset)"`."""
+
+    REAL: ClassVar = {
+        "AWS_ACCESS_KEY_ID": "AKIAREAL",
+        "AWS_SECRET_ACCESS_KEY": "real-secret",
+        "AWS_PROFILE": "work",
+        "AWS_DATA_PATH": "/own models",
+        "AWS_ENDPOINT_URL_S3": "https://s3.example.com",
+    }
+
+    def evaluated(
+        self, monkeypatch: pytest.MonkeyPatch, before: dict[str, str], *words: object
+    ) -> dict[str, str]:
+        """The variables of a shell with `before` after `eval "$(sagehen env words…)"`."""
+        with monkeypatch.context() as shell:
+            for name in (*self.REAL, "AWS_ENDPOINT_URL", "AWS_REGION"):
+                shell.delenv(name, raising=False)
+            for name, value in before.items():
+                shell.setenv(name, value)
+            printed = run_command("env", *words).stdout
+        assert "real-secret" not in printed
+        status, after = in_a_shell(printed, **before)
+        assert status == 0
+        return {name: after[name] for name in after if name not in ("PWD", "_", "SHLVL", "PATH")}
+
+    def test_a_shell_gets_back_what_it_had(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pointed = self.evaluated(monkeypatch, self.REAL, "--home", home.path)
+        assert pointed["AWS_ENDPOINT_URL"] == "http://127.0.0.1:4321"
+        assert "AWS_PROFILE" not in pointed
+        again = self.evaluated(monkeypatch, pointed, "--home", home.path)
+        assert self.evaluated(monkeypatch, again, "--unset") == self.REAL
+
+    def test_a_shell_that_had_nothing_has_nothing(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pointed = self.evaluated(monkeypatch, {}, "--home", home.path)
+        assert self.evaluated(monkeypatch, pointed, "--unset") == {}
+
+    def test_a_shell_that_points_nowhere_gets_back_what_it_had(
+        self, short_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        failed = run_failed(monkeypatch, self.REAL, short_path / "none")
+        assert self.evaluated(monkeypatch, failed, "--unset") == self.REAL
+
+    def test_a_shell_that_does_not_point_at_a_server_stays_as_it_is(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.evaluated(monkeypatch, self.REAL, "--unset") == self.REAL
+
+    def test_fish(self) -> None:
+        given_back = ClientVariables({}, ("GONE",), {"AWS_PROFILE": "BEFORE"})
+        assert render(given_back, Format.FISH) == (
+            'set -gx AWS_PROFILE "$BEFORE";\nset -e GONE;\ntrue\n'
+        )
+
+
+def run_failed(
+    monkeypatch: pytest.MonkeyPatch, before: dict[str, str], home: Path
+) -> dict[str, str]:
+    with monkeypatch.context() as shell:
+        for name, value in before.items():
+            shell.setenv(name, value)
+        ended = run_command("env", "--home", home)
+    assert ended.status == 1
+    return in_a_shell(ended.stdout, **before)[1]
+
+
 def test_other_forms() -> None:
     variables = ClientVariables({"PLAIN": "http://h:1", "ODD": "it's \\"}, absent=("GONE",))
     assert render(variables, Format.FISH) == (
@@ -166,3 +237,17 @@ class TestConfigurationsOfTheSdk:
         env = told(home)
         assert env.values["SAGEMAKER_USER_CONFIG_OVERRIDE"] == ours
         assert env.stderr == ""
+
+
+def test_names_of_variables_are_no_commands(
+    home: Home, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An environment may hold any name, and a shell evaluates what is printed."""
+    injected = short_path / "injected"
+    for prefix in ("BEFORE_SAGEHEN_AWS_", "AWS_ENDPOINT_URL_"):
+        monkeypatch.setenv(f"{prefix}X;mkdir {injected};", "x")
+    monkeypatch.setenv("BEFORE_SAGEHEN_PATH", "/elsewhere")
+    for words in (("--home", home.path), ("--unset",)):
+        _, after = in_a_shell(run_command("env", *words).stdout, BEFORE_SAGEHEN_PATH="/elsewhere")
+        assert not injected.exists()
+        assert after["PATH"] == "/usr/bin:/bin"

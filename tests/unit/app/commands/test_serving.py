@@ -15,7 +15,10 @@ from support.state import settings_of
 @pytest.fixture
 def server(tmp_path: Path) -> RunningServer:
     keys = Credentials("AKSHKEY", "very-secret")
-    return RunningServer("http://127.0.0.1:9000", [], Home(tmp_path), keys, settings_of(tmp_path))
+    settings = settings_of(tmp_path)
+    return RunningServer(
+        "http://127.0.0.1:9000", [], Home(tmp_path), keys, settings, lambda new: ([], [])
+    )
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])

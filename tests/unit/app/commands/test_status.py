@@ -26,6 +26,8 @@ VARIANT = {
     "desired": 10,
     "in_service": 10,
     "invocations": 1_234_567,
+    "errors_4xx": 98_000,
+    "errors_5xx": 765,
     "p50_latency_milliseconds": 12.3,
     "p99_latency_milliseconds": 4567.8,
     "memory_bytes": 12_345 * 2**20,
@@ -53,7 +55,7 @@ def shown(
 def test_eighty_columns_show_every_number() -> None:
     told = shown(VARIANT, status="SystemUpdating")
 
-    for value in ("SystemUpdating", "10/10", "1234567", "12/4568", "400", "12345 MiB"):
+    for value in ("SystemUpdating", "10/10", "1234567", "98765", "12/4568", "400", "12345 MiB"):
         assert value in told
 
 
@@ -115,11 +117,36 @@ class TestPlain:
 
     def test_a_cell_is_never_empty(self) -> None:
         (row,) = plain_status(status_of("a", variants=[])).splitlines()[2:3]
-        assert row.split() == ["a", "InService", *["-"] * 6]
+        assert row.split() == ["a", "InService", *["-"] * 7]
 
     def test_calls_are_said_to_begin_with_the_server(self) -> None:
         assert "since the server started" in plain_status(status_of("a"))
         assert "since the server started" in shown(VARIANT).replace("\n", " ")
+
+
+def test_a_variant_that_starts_on_demand_says_what_its_instances_wait_for() -> None:
+    cold = VARIANT | {"starts_on_demand": True, "in_service": 0, "desired": 0}
+    line = "a, variant AllTraffic: no instance runs; the next request starts one"
+    assert line in plain_status(status_of("a", variants=[cold])).splitlines()
+    starting = {"id": "i-1", "state": "Starting", "failure_reason": None}
+    for variant in (VARIANT, cold | {"instances": [starting]}):
+        assert "no instance runs" not in plain_status(status_of("a", variants=[variant]))
+
+
+class TestErrors:
+    def test_the_last_error_of_a_variant_stands_below_the_table(self) -> None:
+        error = {"at": 1795492096.67, "status": 500, "message": "KeyError: 'x'"}
+        told = plain_status(status_of("a", variants=[VARIANT | {"last_error": error}]))
+        assert (
+            "a, variant AllTraffic: the last error, 500 at 2026-11-24T03:48:16.670Z: KeyError: 'x' "
+            "(sagehen logs a)"
+        ) in told.splitlines()
+        assert "KeyError" not in plain_status(status_of("a", variants=[VARIANT]))
+
+    def test_an_error_stays_in_its_line_and_does_not_reach_the_terminal(self) -> None:
+        error = {"at": 1.5, "status": 500, "message": "one\n\x1b[31mtwo\r\tthree"}
+        shown = plain_status(status_of("a", variants=[VARIANT | {"last_error": error}]))
+        assert ": one [31mtwo three (sagehen logs a)" in shown
 
 
 class TestReasons:
@@ -148,7 +175,7 @@ def test_jobs_are_counted() -> None:
     lines = plain_status(status).splitlines()
     assert "Inference service old: 0 running, 2 waiting" in lines
     assert "It is paused." in lines
-    assert "Training jobs: 2 running, 1 waiting (sagehen jobs list)" in lines
+    assert "Training jobs: 2 running, 1 waiting (sagehen training list)" in lines
     assert "Transform jobs: 0 running, 3 waiting (sagehen transform list)" in lines
     assert "Inference service prod: 1 running, 0 waiting" in lines
     assert "Training jobs" not in plain_status(status_of("a"))

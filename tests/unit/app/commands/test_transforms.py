@@ -2,7 +2,7 @@
 
 import pytest
 
-from sagehen.app.commands.transforms import LONGEST_AWAY_SECONDS, looks
+from sagehen.app.commands.transforms import LONGEST_AWAY_SECONDS, _advising, _counts, looks
 from sagehen.base.errors import Unavailable
 
 RUNS, ENDED = {"status": "InProgress"}, {"status": "Completed"}
@@ -52,3 +52,32 @@ def test_a_server_that_is_not_there_is_an_error_at_once() -> None:
     with pytest.raises(Unavailable):
         list(looks(look_at(AWAY), 1.0, clock))
     assert clock.seconds == 0
+
+
+PROGRESS = {
+    "status": "InProgress",
+    "objects": 0,
+    "objects_known": 1,
+    "is_listed": True,
+    "records": 3120,
+    "failed_objects": 0,
+    "failed_records": 0,
+    "records_per_second": 220.4,
+    "seconds_left": 200.0,
+    "batch_strategy": "SingleRecord",
+}
+
+
+def test_the_time_left_is_told_while_one_object_is_transformed() -> None:
+    assert _counts(PROGRESS) == ("0 of 1 objects, 3,120 records, 220 records/s, about 0:03:20 left")
+
+
+@pytest.mark.parametrize(
+    ("changes", "times"), [({}, 1), ({"records": 10}, 0), ({"batch_strategy": "MultiRecord"}, 0)]
+)
+def test_a_request_for_each_of_many_records_is_advised_against_once(
+    changes: dict[str, object], times: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looked = PROGRESS | changes
+    assert list(_advising([looked, looked])) == [looked, looked]
+    assert capsys.readouterr().out.count("BatchStrategy=MultiRecord") == times

@@ -1,4 +1,4 @@
-"""`sagehen jobs`: lists, shows and interrupts training jobs."""
+"""`sagehen training`: lists, shows and interrupts training jobs."""
 
 import json
 from collections.abc import Iterable
@@ -7,28 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from sagehen.app.commands.job_lists import (
-    CountOption,
-    StatusOption,
-    call_sagemaker,
-    duration_text,
-    json_text,
-    print_jobs,
-    print_line,
-    time_text,
-)
-from sagehen.base.errors import Invalid
+from sagehen.app.commands.completion import complete_training
+from sagehen.app.commands.job_lists import CountOption, StatusOption, call_sagemaker, print_jobs
+from sagehen.app.commands.output import duration_text, json_text, print_line, time_text
+from sagehen.base.errors import Invalid, NotFound
 from sagehen.base.terminal import ConfigOption, HomeOption, JsonOption, plain_errors
 
-__all__ = ["jobs_app"]
+__all__ = ["training_app"]
 
-jobs_app = typer.Typer(help="List, show and interrupt training jobs.", no_args_is_help=True)
-
-
-_COLUMNS = ("Name", "Status", "Stage", "Created (UTC)", "Duration")
+training_app = typer.Typer(help="List, show and interrupt training jobs.", no_args_is_help=True)
 
 
-@jobs_app.command("list")
+_MISSING = "Requested resource not found"
+"""SageMaker's answer for a job that is not there, which names none"""
+_COLUMNS = ("Name", "Status", "Stage", "Created", "Duration")
+
+
+@training_app.command("list")
 def show_all(
     status: StatusOption = None,
     count: CountOption = 50,
@@ -44,9 +39,9 @@ def show_all(
         print_jobs(aws, "training", status, count, _COLUMNS, _row, as_json)
 
 
-@jobs_app.command()
+@training_app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A training job.")],
+    name: Annotated[str, typer.Argument(help="A training job.", autocompletion=complete_training)],
     as_json: JsonOption = False,
     home: HomeOption = None,
     config: ConfigOption = None,
@@ -55,9 +50,16 @@ def show(
     from sagehen.apply.client import connect_home
 
     with plain_errors():
-        job = call_sagemaker(
-            connect_home(home, config), "describe_training_job", TrainingJobName=name
-        )
+        try:
+            job = call_sagemaker(
+                connect_home(home, config), "describe_training_job", TrainingJobName=name
+            )
+        except Invalid as error:
+            if _MISSING not in str(error):
+                raise
+            raise NotFound(
+                f"There is no training job {name!r}; `sagehen training list` lists them."
+            ) from error
         job.pop("ResponseMetadata", None)
         if as_json:
             print_line(json_text(job))
@@ -66,10 +68,14 @@ def show(
             print_line(f"{label}: {value}")
 
 
-@jobs_app.command()
+@training_app.command()
 def interrupt(
     name: Annotated[
-        str | None, typer.Argument(help="A training job; else spot jobs, those begun last first.")
+        str | None,
+        typer.Argument(
+            help="A training job; else spot jobs, those begun last first.",
+            autocompletion=complete_training,
+        ),
     ] = None,
     count: Annotated[
         int | None, typer.Option(min=0, help="How many spot jobs; without it all of them.")
