@@ -27,7 +27,6 @@ sm.create_endpoint_config(
 sm.create_endpoint(EndpointName="iris", EndpointConfigName="iris")
 sm.get_waiter("endpoint_in_service").wait(EndpointName="iris", WaiterConfig={"Delay": 1})
 
-answer = runtime.invoke_endpoint(
-    EndpointName="iris", ContentType="text/csv", Body="5.1,3.5,1.4,0.2"
-)
+row = "5.1,3.5,1.4,0.2"
+answer = runtime.invoke_endpoint(EndpointName="iris", ContentType="text/csv", Body=row)
 print(answer["Body"].read())

@@ -1,4 +1,4 @@
-"""The Python of each guide is Python, and uses no name that the page does not define."""
+"""The Python of each guide is Python and defines its names; blocks are no part of a sentence."""
 
 import re
 import subprocess
@@ -38,3 +38,10 @@ def test_every_name_in_a_guide_is_defined_in_it(guide: str) -> None:
         check=False,
     )
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+@pytest.mark.parametrize("page", sorted(HOWTO.parent.rglob("*.md")), ids=lambda page: page.name)
+def test_a_sentence_does_not_begin_with_a_block(page: Path) -> None:
+    """A block of commands is no subject: what it does stands in a sentence before it."""
+    text = re.sub(r"^```.*?^```$", "    block", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert not re.findall(r"^    .*\n\n([a-z].*)$", text, re.MULTILINE)
