@@ -112,3 +112,20 @@ def test_a_hugging_face_script_that_raises_is_a_client_error(deploy):
         "message": "no grouse here",
     }
     deploy.sagemaker.delete_endpoint(EndpointName="raises")
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status"),
+    [(b'{"a": ', "application/json", 400), (b"1", "text/plain", 415), (b"<a/>", "text/xml", 415)],
+)
+def test_a_bad_body_for_a_script_without_input_fn_is_the_callers_fault(
+    deploy, body, content_type, status
+):
+    if not deploy.answers("doubled", "[2.0, 4.0]"):
+        assert deploy.endpoint("doubled")["EndpointStatus"] == "InService"
+    with pytest.raises(ClientError) as refused:
+        deploy.runtime.invoke_endpoint(EndpointName="doubled", Body=body, ContentType=content_type)
+    answer = refused.value.response
+    assert answer["OriginalStatusCode"] == status
+    assert f"Received client error ({status})" in answer["Error"]["Message"]
+    assert "Traceback" not in answer["OriginalMessage"]

@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from email.header import decode_header, make_header
 from email.message import Message
 from typing import Any
 
@@ -214,10 +215,14 @@ def test_mail_as_json_and_with_a_subject(sns: Any, sqs: Any, mailbox: Mailbox, t
     )
     eventually(lambda: len(box.to(address)) == 1)
     follow(text_of(box.to(address)[0]), "Action=ConfirmSubscription")
+    name = "Ä, Team"
+    sns.set_topic_attributes(TopicArn=topic, AttributeName="DisplayName", AttributeValue=name)
     sent = sns.publish(TopicArn=topic, Message="m", Subject="About it")
     eventually(lambda: len(box.to(address)) == 2)
     mail = box.to(address)[1]
     assert mail["Subject"] == "About it"
+    sender = str(make_header(decode_header(mail["From"])))
+    assert sender == f"{name} <sagehen@example.org>"
     assert json.loads(text_of(mail))["MessageId"] == sent["MessageId"]
     box.refusals.append("554 No")
     sns.publish(TopicArn=topic, Message="unwanted")

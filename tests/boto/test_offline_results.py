@@ -204,6 +204,17 @@ def test_a_variant_without_a_model_gets_no_instances(offline) -> None:
     assert raised.value.response["Error"]["Code"] == "ValidationException"
 
 
+def test_a_model_whose_process_ends_with_each_request_is_down(offline) -> None:
+    offline.put("crash/all.csv", "a,7\n")
+    script = "import os\ndef model_fn(d): return 1\ndef predict_fn(data, model): os._exit(3)\n"
+    variables = {V: "s3://results/crash/", f"{V}_KEY": "0"}
+    assert offline.deployer.endpoint("crash", script, variables)["EndpointStatus"] == "InService"
+    for _ in range(3):
+        assert offline.ask("crash", "a,1") == "7\n"
+    with pytest.raises(ClientError, match="The worker process of the model's code"):
+        offline.ask("crash", "b,1")
+
+
 def test_answers_are_counted(offline) -> None:
     offline.put("count/one.out", "a,1\n")
     offline.only("count", "count/")

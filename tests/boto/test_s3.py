@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 import requests
 from boto3.s3.transfer import TransferConfig
-from botocore.auth import SigV4Auth
+from botocore.auth import S3SigV4QueryAuth, SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
@@ -78,6 +78,34 @@ def test_a_link_needs_no_aws(s3, bucket):
     link = s3.generate_presigned_url("get_object", Params={"Bucket": bucket, "Key": "linked"})
     with urlopen(link) as answer:
         assert answer.read() == b"hello"
+
+
+def test_a_link_writes_with_headers_and_conditions(aws, s3, bucket):
+    target = {"Bucket": bucket, "Key": "by-link"}
+    headers = {"Metadata": {"venue": "123"}, "Tagging": "k=v", "StorageClass": "STANDARD_IA"}
+    link = s3.generate_presigned_url("put_object", Params={**target, **headers})
+    assert requests.put(link, data=b"first", timeout=60).status_code == 200
+    found = s3.head_object(**target, ChecksumMode="ENABLED")
+    assert (found["Metadata"], found["StorageClass"]) == ({"venue": "123"}, "STANDARD_IA")
+    assert found["ChecksumCRC64NVME"]
+    url = f"{aws.url}/{bucket}/by-link"
+    request = AWSRequest("PUT", url, params={"If-None-Match": "*"})
+    keys = Credentials(aws.env["AWS_ACCESS_KEY_ID"], aws.env["AWS_SECRET_ACCESS_KEY"])
+    S3SigV4QueryAuth(keys, "s3", aws.env["AWS_DEFAULT_REGION"], 600).add_auth(request)
+    assert requests.put(request.url, data=b"second", timeout=60).status_code == 412
+    assert s3.get_object(**target)["Body"].read() == b"first"
+
+
+def test_a_key_that_no_xml_can_hold_passes_the_gateway(s3, bucket):
+    upload = {"Bucket": bucket, "Key": "a\x01b"}
+    upload["UploadId"] = s3.create_multipart_upload(**upload)["UploadId"]
+    assert len(s3.list_multipart_uploads(Bucket=bucket, Prefix="a")["Uploads"]) == 1
+    part = s3.upload_part(**upload, PartNumber=1, Body=b"x")
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    s3.complete_multipart_upload(**upload, MultipartUpload=parts)
+    s3.abort_multipart_upload(**upload)
+    assert s3.get_object(Bucket=bucket, Key="a\x01b")["Body"].read() == b"x"
+    s3.delete_object(Bucket=bucket, Key="a\x01b")
 
 
 def test_the_transfer_manager_copies(s3, bucket):

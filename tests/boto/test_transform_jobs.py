@@ -203,6 +203,9 @@ def test_a_bad_object_fails_the_job_and_the_others_are_done(transforms, upper, a
     messages = logged(aws, name, "/data-log")
     assert any(f"batch-in/{name}/bad.csv: " in message for message in messages), messages
     assert any("MaxConcurrentTransforms=" in message for message in messages), messages
+    # The command says why, where SageMaker's reason only names the log.
+    shown = command(aws, "transform", "show", name).stdout
+    assert f"batch-in/{name}/bad.csv: " in shown.partition("Log: ")[2]
 
 
 def logged(aws, name, end):
@@ -282,13 +285,11 @@ def test_the_command_shows_and_watches_it(transforms, upper, aws):
     assert watched.status == 0, watched.stderr
     assert watched.stdout.splitlines()[-1] == f"{name} is Completed."
     assert "2 of 2 objects, 3 records" in watched.stdout
-    described = json.loads(command(aws, "transform", "describe", name, "--json").stdout)
+    described = json.loads(command(aws, "transform", "show", name, "--json").stdout)
     assert (described["objects"], described["records"], described["failed_objects"]) == (2, 3, 0)
     assert described["input_bytes"] == described["input_bytes_known"] == 6
     assert described["max_payload_in_mb"] == 6
-    assert (
-        "Progress: 2 of 2 objects, 3 records" in command(aws, "transform", "describe", name).stdout
-    )
+    assert "Progress: 2 of 2 objects, 3 records" in command(aws, "transform", "show", name).stdout
     listed = json.loads(command(aws, "transform", "list", "--json").stdout)
     assert name in {job["TransformJobName"] for job in listed}
     assert "Completed" in command(aws, "transform", "list", "--status", "completed").stdout

@@ -3,8 +3,9 @@ gateways of the one that stands by are heard."""
 
 import json
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import psutil
 import pytest
@@ -16,7 +17,8 @@ from support.cli import run_command
 from support.cluster import ROOM, cluster_status
 from support.deploy import Deployer, loads_when
 from support.newer_version import VERSION, make_newer_version
-from support.postgres import running_postgres
+from support.plain_http import ask
+from support.postgres import postgres_outage, running_postgres
 from support.server import Server, eventually
 from support.state import settings_of
 from support.traffic import Balancer, traffic
@@ -62,24 +64,79 @@ def kill_all(server):
     server.process.wait()
 
 
-def on_both(deploy, server):
-    """Makes the endpoint "shared" with an instance on each of two nodes; returns those of each.
+def on_both(deploy, server, name="shared"):
+    """Makes the endpoint with an instance on each of two nodes; returns those of each.
 
     On a busy machine a node may just then count as lost, and the other gets both: then it is made
     once more.
     """
-    deploy.config("shared", InitialInstanceCount=2)
+    deploy.config(name, InitialInstanceCount=2)
     for _ in range(5):
-        deploy.sagemaker.create_endpoint(EndpointName="shared", EndpointConfigName="shared")
-        assert deploy.settled("shared")["EndpointStatus"] == "InService"
+        deploy.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=name)
+        assert deploy.settled(name)["EndpointStatus"] == "InService"
         on_nodes = {key: node["instances"] for key, node in cluster_status(server).items()}
         if [len(each) for each in on_nodes.values()] == [1, 1]:
             return on_nodes
-        deploy.sagemaker.delete_endpoint(EndpointName="shared")
+        deploy.sagemaker.delete_endpoint(EndpointName=name)
         deploy.sagemaker.get_waiter("endpoint_deleted").wait(
-            EndpointName="shared", WaiterConfig={"Delay": 1, "MaxAttempts": 120}
+            EndpointName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 120}
         )
     raise AssertionError(f"The instances are on one node: {on_nodes}")
+
+
+def control_logs(pair):
+    return "".join((server.home / "logs" / "control.log").read_text() for server in pair)
+
+
+def check_outage(pair):
+    """Both servers say what is away, to those who have the token."""
+    for server in pair:
+        eventually(lambda server=server: "sagehen_database_up 0.0" in metrics(server))
+        told = run_command("status", "--home", server.home)
+        assert (told.status, "The state cannot be reached now: " in told.stderr) == (1, True)
+        with pytest.raises(ClientError, match="The state cannot be reached now: ") as refused:
+            server.client("sagemaker").list_models()
+        assert refused.value.response["Error"]["Code"] == "ServiceUnavailable"
+        health = ask(f"{server.url}/_sagehen/health")
+        assert (health.status, b"sgh-pg" in health.body) == (503, False)
+
+
+def metrics(server):
+    return ask(f"{server.url}/_sagehen/metrics", headers=server.bearer).body.decode()
+
+
+def test_no_instance_moves_when_the_database_is_back(pair, shared):
+    """A leader that could not ask its nodes must not take them for lost."""
+    first, second = pair
+    eventually(lambda: sum(bool(node["pids"]) for node in cluster_status(first).values()) == 2)
+    deploy = Deployer(first)
+    before = on_both(deploy, first, "kept")
+    eventually(lambda: Deployer(second).answers("kept", deploy.invoke("kept")))
+    status = f"{first.url}/_sagehen/status"
+    lost = control_logs(pair).count("A node is lost")
+    with ExitStack() as stack:
+        seen = [
+            stack.enter_context(traffic(server.client("sagemaker-runtime"), "kept"))
+            for server in pair
+        ]
+        for seconds in (5, 12):
+            with postgres_outage(shared["database_url"]):
+                until = time.monotonic() + seconds
+                eventually(lambda until=until: time.monotonic() >= until)
+                if seconds > 5:
+                    check_outage(pair)
+            eventually(lambda: ask(status, headers=first.bearer).status == 200)  # of the leader
+            for each in seen:
+                each.goes_on(200)
+    assert [each.errors for each in seen] == [[], []]
+    assert {key: node["instances"] for key, node in cluster_status(first).items()} == before
+    assert control_logs(pair).count("A node is lost") == lost
+    for server in pair:
+        assert 'sagehen_nodes{state="ready"} 2.0' in metrics(server)
+        assert metrics(server).count("sagehen_cluster_leader{node=") == 1
+        assert "sagehen_database_up 1.0" in metrics(server)
+    deploy.sagemaker.delete_endpoint(EndpointName="kept")
+    eventually(lambda: not any(node["instances"] for node in cluster_status(first).values()))
 
 
 def test_another_control_takes_over_with_all_nodes(pair):
@@ -280,3 +337,26 @@ def test_a_restored_cluster_leaves_the_nodes_of_a_running_one_alone(pair, shared
     for endpoint in sagemaker.list_endpoints()["Endpoints"]:
         sagemaker.delete_endpoint(EndpointName=endpoint["EndpointName"])
     eventually(lambda: not any(node["instances"] for node in cluster_status(first).values()))
+
+
+def test_a_server_that_leaves_waits_only_for_what_can_move(make_server, shared):
+    """Each node has room for one instance, and the cluster for no third."""
+    url = shared["database_url"].replace("/postgres?", "/small?")
+    database = create_engine(shared["database_url"].replace("postgresql:", "postgresql+psycopg:"))
+    with database.connect() as connection:
+        connection = connection.execution_options(isolation_level="AUTOCOMMIT")
+        connection.exec_driver_sql("CREATE DATABASE small")
+    database.dispose()
+    small = {**shared, "database_url": url, "cluster_cpus": "2"}
+    first = make_server(**small)
+    token = run_command("cluster", "token", "--home", first.home).stdout.strip()
+    second = make_server(**small, cluster_token=token, host="127.0.0.2")
+    eventually(lambda: sum(bool(node["pids"]) for node in cluster_status(first).values()) == 2)
+    deploy = Deployer(first)
+    assert deploy.endpoint("full", InitialInstanceCount=2)["EndpointStatus"] == "InService"
+    began = time.monotonic()
+    assert second.stop() == 0
+    assert time.monotonic() - began < int(small["cluster_leave_seconds"]) / 2
+    printed = " ".join((second.home.parent / "up.log").read_text().split())
+    assert "No other node has room for 1 instances, which end with this server: ml.m5" in printed
+    assert Deployer(first).invoke("full") == "[2.0, 4.0]"

@@ -109,13 +109,18 @@ class Deployer:
         return self.settled(name)
 
     def multi_model(
-        self, name: str, count: int = 1, model_cache: bool = True, **environment: str
+        self,
+        name: str,
+        count: int = 1,
+        model_cache: bool = True,
+        url: str | None = None,
+        **environment: str,
     ) -> None:
-        """A multi-model endpoint over s3://many/<name>/, in service."""
+        """A multi-model endpoint over s3://many/<name>/, or another address, in service."""
         self.s3.create_bucket(Bucket="many")
         container = {
             "Image": IMAGE,
-            "ModelDataUrl": f"s3://many/{name}/",
+            "ModelDataUrl": url or f"s3://many/{name}/",
             "Mode": "MultiModel",
             "MultiModelConfig": {"ModelCacheSetting": "Enabled" if model_cache else "Disabled"},
             "Environment": environment,

@@ -6,7 +6,7 @@ import itertools
 import msgspec
 
 from sagehen.agent.messages import InstanceList
-from sagehen.base.errors import Invalid, NotFound, Unavailable
+from sagehen.base.errors import Invalid, NotFound, NotLeading, Unavailable
 from sagehen.frame.container_specs import InstanceReport, InstanceSpec, InstanceState
 from sagehen.frame.gpus import GpuList
 from sagehen.frame.job_specs import JobList, JobReport, JobSpec
@@ -37,6 +37,8 @@ class FakeNode:
         self.calls: list[tuple[str, str]] = []
         self.refuses: str | None = None
         """Why puts are refused."""
+        self.is_leading = True
+        """Whether control has its lease; without it, a client asks nothing."""
         self.held_models: list[str] = []
         self.answer_logs = lambda request: {}
         self.closed = False
@@ -90,6 +92,8 @@ class FakeNode:
     # The client
 
     async def _call(self, name: str, about: str = "") -> None:
+        if not self.is_leading:
+            raise NotLeading
         await self._awake.wait()
         if self._is_dead:
             raise Unavailable(f"{self.node_id} is dead.")

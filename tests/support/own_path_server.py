@@ -125,9 +125,26 @@ class Server:
         return await self.ask("POST", "/_sagehen/internal/gateway", json.dumps(body).encode())
 
     async def figures(self) -> dict[tuple[str, ...], float]:
-        """By sample name and label values."""
+        """Those of endpoints, by sample name and label values."""
+        own = ("sagehen_build_info", "sagehen_database_")
+        return {
+            key: value
+            for key, value in (await self.all_figures()).items()
+            if not key[0].startswith(own)
+        }
+
+    async def all_figures(self) -> dict[tuple[str, ...], float]:
         text = (await self.ask("GET", "/_sagehen/metrics")).body.decode()
-        order = ("endpoint", "variant", "container", "instance", "status", "limit", "quantile")
+        order = (
+            "endpoint",
+            "variant",
+            "container",
+            "instance",
+            "status",
+            "limit",
+            "quantile",
+            "version",
+        )
         return {
             (sample.name, *(sample.labels[one] for one in order if one in sample.labels)): (
                 sample.value

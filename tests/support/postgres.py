@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["running_postgres"]
+__all__ = ["postgres_outage", "running_postgres"]
 
 PROGRAMS = [shutil.which("pg_ctl"), *Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
 PG_CTL = next((Path(program) for program in PROGRAMS if program), None)
 
 # Nothing in it has to outlive the tests.
-OPTIONS = "-c fsync=off -c full_page_writes=off"
+SETTINGS = "fsync = off\nfull_page_writes = off\n"
 
 
 def owner() -> str | None:
@@ -44,20 +44,40 @@ def running_postgres(host: str = "", network: str = "") -> Iterator[str]:
     if user:
         shutil.chown(folder, user)
 
-    def run(program: str, *arguments: str) -> None:
-        command = [str(PG_CTL.with_name(program)), "-D", str(folder / "data"), *arguments]
-        subprocess.run(
-            command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=250
+    _run(folder, "initdb", "-U", "sagehen", "-A", "trust", "--no-sync")
+    with (folder / "data" / "postgresql.conf").open("a") as settings:
+        settings.write(
+            f"unix_socket_directories = '{folder}'\nlisten_addresses = '{host}'\n{SETTINGS}"
         )
-
-    run("initdb", "-U", "sagehen", "-A", "trust", "--no-sync")
     if network:
         with (folder / "data" / "pg_hba.conf").open("a") as rules:
             rules.write(f"host all all {network} trust\n")
-    options = f"-k {folder} -c listen_addresses={host} {OPTIONS}"
-    run("pg_ctl", "start", "-w", "-l", f"{folder}/log", "-o", options)
+    _start(folder)
     try:
         yield f"postgresql://sagehen@{host}/postgres" + ("" if host else f"?host={folder}")
     finally:
-        run("pg_ctl", "stop", "-m", "immediate")
+        _run(folder, "pg_ctl", "stop", "-m", "immediate")
         shutil.rmtree(folder)
+
+
+@contextmanager
+def postgres_outage(url: str) -> Iterator[None]:
+    """Stops the server with this URL, which listens in its own folder, until the block ends."""
+    folder = Path(url.partition("?host=")[2])
+    _run(folder, "pg_ctl", "stop", "-m", "immediate")
+    try:
+        yield
+    finally:
+        _start(folder)
+
+
+def _start(folder: Path) -> None:
+    _run(folder, "pg_ctl", "start", "-w", "-l", f"{folder}/log")
+
+
+def _run(folder: Path, program: str, *arguments: str) -> None:
+    assert PG_CTL is not None
+    command = [str(PG_CTL.with_name(program)), "-D", str(folder / "data"), *arguments]
+    subprocess.run(
+        command, user=owner(), cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=250
+    )

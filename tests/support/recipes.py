@@ -8,6 +8,7 @@ import importlib.util
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -102,7 +103,7 @@ def _mlflow_model() -> dict[str, bytes]:
 
 def _mlflow_command(program: str) -> tuple[str, ...]:
     programs = Path(os.environ.get(MLFLOW_PYTHON, sys.executable)).parent
-    return "bash", "-c", f"PATH={programs}:$PATH exec {program}"
+    return "bash", "-c", f"PATH={shlex.quote(str(programs))}:$PATH exec {program}"
 
 
 def _mlflow_recipe(name: str, program: str, missing: Callable[[], str]) -> Recipe:
@@ -129,7 +130,8 @@ def _triton_request(text: str) -> bytes:
     return json.dumps({"inputs": [tensor]}).encode()
 
 
-COMPILE = f'cc -O2 -pthread -o "$TMPDIR/serve" {FOLDER}/compiled/serve.c && exec "$TMPDIR/serve"'
+SOURCE = shlex.quote(f"{FOLDER}/compiled/serve.c")
+COMPILE = f'cc -O2 -pthread -o "$TMPDIR/serve" {SOURCE} && exec "$TMPDIR/serve"'
 RECIPES = {
     recipe.name: recipe
     for recipe in (

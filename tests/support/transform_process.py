@@ -40,10 +40,12 @@ def instances_of(server: Server, endpoint: str) -> tuple[InstanceAddress, ...]:
 class RunnerProcess:
     """`messages`: what it has told so far, as JSON."""
 
-    def __init__(self, spec: RunnerSpec, instances: tuple[InstanceAddress, ...]) -> None:
+    def __init__(
+        self, spec: RunnerSpec, instances: tuple[InstanceAddress, ...], *arguments: str
+    ) -> None:
         self.spec = spec
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "sagehen.app.roles.transform_runner"],
+            [sys.executable, "-m", "sagehen.app.roles.transform_runner", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

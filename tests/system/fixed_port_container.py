@@ -1,13 +1,18 @@
 """A server that listens on port 8080 only, as many containers written for SageMaker do.
 
 PORT         listens elsewhere
+LOADS_UNTIL  a URL: it has metrics on port 9100, and loads until the URL is found
 A body is an address, HOST:PORT; the answer is what came of a connection to it, or this
 container's NAME for an empty body.
 """
 
 import os
 import socket
+import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 
 def reach(address: str) -> str:
@@ -39,4 +44,19 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
+def load(until: str) -> None:
+    # As Prometheus's exporter does, it answers 200 on every path, `/ping` too.
+    metrics = ThreadingHTTPServer(("", 9100), Handler)
+    threading.Thread(target=metrics.serve_forever, daemon=True).start()
+    while True:
+        try:
+            urlopen(until, timeout=30).close()
+        except HTTPError:
+            time.sleep(0.1)
+        else:
+            return
+
+
+if "LOADS_UNTIL" in os.environ:
+    load(os.environ["LOADS_UNTIL"])
 ThreadingHTTPServer(("", int(os.environ.get("PORT", "8080"))), Handler).serve_forever()

@@ -102,7 +102,7 @@ def test_bad_archive_is_refused_by_a_multi_model_endpoint(rotten, name):
             "raises-missing-module",
             "import nothing_of_that_name",
             "'nothing_of_that_name' (inference.py, line 1) (pack nothing_of_that_name beside the "
-            "script, or name its package in code/requirements.txt))",
+            "script, name its package in code/requirements.txt, or install it where Sagehen runs))",
         ),
         ("raises-at-import", "\nraise RuntimeError('odd')", "Error: odd (inference.py, line 2))"),
         (

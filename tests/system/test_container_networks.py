@@ -49,6 +49,7 @@ def make_config(
     image: str = "fixed",
     count: int = 1,
     isolated: bool = False,
+    config_isolated: bool = False,
     url: str | None = None,
     output: str | None = None,
     **environment: str,
@@ -69,7 +70,10 @@ def make_config(
     }
     more = {"AsyncInferenceConfig": {"OutputConfig": {"S3OutputPath": output}}} if output else {}
     deployer.sagemaker.create_endpoint_config(
-        EndpointConfigName=name, ProductionVariants=[variant], **more
+        EndpointConfigName=name,
+        ProductionVariants=[variant],
+        EnableNetworkIsolation=config_isolated,
+        **more,
     )
 
 
@@ -113,13 +117,14 @@ def test_a_container_reaches_the_server_and_no_more_of_the_machines_loopback(
         assert deployer.invoke("reaching", f"127.0.0.1:{port}") == "ConnectionRefusedError"
 
 
-@pytest.mark.parametrize("isolated", [False, True])
+@pytest.mark.parametrize("isolated_by", ["nothing", "isolated", "config_isolated"])
 def test_a_script_reaches_the_server_only_without_isolation(
-    deployer: Deployer, isolated: bool
+    deployer: Deployer, isolated_by: str
 ) -> None:
-    name = f"script-{isolated}".lower()
+    name = f"script-{isolated_by}".replace("_", "-")
     url = deployer.upload(f"{name}/model.tar.gz", REACHING)
-    deploy(deployer, name, image=IMAGE, url=url, isolated=isolated)
+    isolated = isolated_by != "nothing"
+    deploy(deployer, name, image=IMAGE, url=url, **({isolated_by: True} if isolated else {}))
     answer = deployer.invoke(name, server_address(deployer))
     assert answer in REFUSED if isolated else answer == "HTTP/1.1 200 OK"
 
@@ -147,7 +152,7 @@ def test_an_asynchronous_endpoint_reaches_a_command_in_its_network(deployer: Dep
 
 
 JOB = (
-    "import os; exec(open(os.environ['CODE']).read().split('class Handler')[0]); "
+    "import os, sys; exec(open(sys.argv[1]).read().split('class Handler')[0]); "
     "print('reached:', reach(os.environ['WHERE']), flush=True)"
 )
 
@@ -160,12 +165,12 @@ def test_a_job_with_isolation_reaches_nothing(deployer: Deployer) -> None:
         AlgorithmSpecification={
             "TrainingImage": "none",
             "TrainingInputMode": "File",
-            "ContainerEntrypoint": [sys.executable, "-c", JOB],
+            "ContainerEntrypoint": [sys.executable, "-c", JOB, str(CONTAINER)],
         },
         OutputDataConfig={"S3OutputPath": "s3://jobs/"},
         ResourceConfig={"InstanceType": "ml.m5.large", "InstanceCount": 1, "VolumeSizeInGB": 1},
         StoppingCondition={"MaxRuntimeInSeconds": 300},
-        Environment={"WHERE": server_address(deployer), "CODE": str(CONTAINER)},
+        Environment={"WHERE": server_address(deployer)},
         EnableNetworkIsolation=True,
     )
 
@@ -180,15 +185,27 @@ def test_a_job_with_isolation_reaches_nothing(deployer: Deployer) -> None:
     assert set(reached) <= REFUSED
 
 
-def test_a_server_on_another_port_fails_and_the_reason_names_the_port(deployer: Deployer) -> None:
-    make_config(deployer, "elsewhere", PORT="5001")
-    deployer.sagemaker.create_endpoint(EndpointName="elsewhere", EndpointConfigName="elsewhere")
-    described = deployer.settled("elsewhere")
-    assert described["EndpointStatus"] == "Failed"
-    reason = described["FailureReason"]
-    assert "answers /ping on port 5001, but nothing listens on port 8080" in reason
-    taken = described["LastModifiedTime"] - described["CreationTime"]
-    assert taken.total_seconds() < 120, "and not the eight minutes of a start"
+def test_loading_container_with_a_metrics_port_comes_into_service(deployer: Deployer) -> None:
+    """And meanwhile, the container's log says where it listens."""
+    deployer.s3.create_bucket(Bucket="gates")
+    gate = {"Bucket": "gates", "Key": "loaded"}
+    until = deployer.s3.generate_presigned_url("get_object", Params=gate)
+    make_config(deployer, "loading", LOADS_UNTIL=until)
+    deployer.sagemaker.create_endpoint(EndpointName="loading", EndpointConfigName="loading")
+    hint = (
+        "nothing listens on port 8080 (SAGEMAKER_BIND_TO_PORT); "
+        "the container's processes listen on 9100, and /ping is answered on 9100"
+    )
+    logs = deployer.server.home / "logs"
+
+    def is_hinted() -> bool:
+        assert deployer.status("loading") == "Creating"
+        return any(hint in log.read_text() for log in logs.rglob("*.log"))
+
+    eventually(is_hinted, 60)
+    deployer.s3.put_object(**gate)
+    described = deployer.settled("loading")
+    assert described["EndpointStatus"] == "InService", described.get("FailureReason")
 
 
 def test_after_a_kill_of_the_agent_all_answer_again_and_nothing_is_left(

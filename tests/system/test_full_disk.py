@@ -75,6 +75,18 @@ def test_a_full_disk_is_said_and_survived(small):
     assert deployer.endpoint("later")["EndpointStatus"] == "InService"
 
 
+def test_first_call_of_an_instance_is_answered_on_a_full_disk(small):
+    deployer = Deployer(small)
+    deployer.endpoint("uncalled")
+    filling = small.home.parent / "filling"
+    with pytest.raises(OSError, match="No space left"):
+        fill(filling)
+    try:
+        assert deployer.invoke("uncalled") == "[2.0, 4.0]"
+    finally:
+        filling.unlink()
+
+
 def test_a_state_without_room_is_said(small):
     deployer = Deployer(small)
     deployer.config("before")

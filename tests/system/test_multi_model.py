@@ -60,6 +60,34 @@ def test_models_are_loaded_on_first_call_and_new_ones_at_once(deploy, many):
     assert call(deploy, "cities", "one.tar.gz") == "[1.0]"
 
 
+def test_a_script_apart_from_the_models_serves_them_all(deploy, many):
+    script = (
+        "from pathlib import Path\n"
+        "def model_fn(d):\n    return float(Path(d, 'factor.txt').read_text())\n"
+        "def predict_fn(data, m):\n    return data * m\n"
+    )
+    deploy.s3.put_object(
+        Bucket="many", Key="code.tar.gz", Body=pack({"inference.py": script, "help.py": ""})
+    )
+    for name, factor in (("three", "3"), ("four", "4")):
+        deploy.s3.put_object(
+            Bucket="many", Key=f"apart/{name}.tar.gz", Body=pack({"factor.txt": factor})
+        )
+    many(
+        "apart",
+        SAGEMAKER_PROGRAM="inference.py",
+        SAGEMAKER_SUBMIT_DIRECTORY="s3://many/code.tar.gz",
+    )
+    assert call(deploy, "apart", "three.tar.gz") == "[3.0]"
+    assert call(deploy, "apart", "four.tar.gz") == "[4.0]"
+
+
+def test_models_below_an_https_address(deploy, many):
+    put(deploy, "https/one.tar.gz", 1.5)
+    many("https", url="https://s3-us-east-1.amazonaws.com/many/https/")
+    assert call(deploy, "https", "one.tar.gz") == "[1.5]"
+
+
 def test_first_calls_at_once_load_the_model_once(deploy, many):
     put(deploy, "together/model.tar.gz", 5.0)
     many("together")

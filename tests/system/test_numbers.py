@@ -51,7 +51,7 @@ def test_status_shows_percentiles(asked, wait_until):
         return next((line for line in shown.splitlines() if "counted" in line), "")
 
     wait_until(lambda: f" {CALLS} " in row())
-    assert re.search(rf" 2/2 +{CALLS} +\d+\.?\d*/\d+\.?\d* ", row())
+    assert re.search(rf" 2/2 +{CALLS} +0 +\d+\.?\d*/\d+\.?\d* ", row())
 
 
 def test_each_call_has_a_line_in_the_access_log(asked, wait_until):

@@ -35,7 +35,7 @@ def requests():
     """Method and path of all there is."""
     for route in all_routes():
         path = route.path.replace("{inference_id:path}", "i")
-        for name in ("endpoint", "name", "stage"):
+        for name in ("endpoint", "id", "name", "stage", "verb"):
             path = path.replace(f"{{{name}}}", "x")
         assert "{" not in path
         for method in sorted(route.methods or ()):

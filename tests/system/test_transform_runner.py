@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import signal
 from uuid import uuid4
 
 import pytest
@@ -49,7 +50,7 @@ class Job:
         for bucket in ("transform-in", "transform-out"):
             runs.s3.create_bucket(Bucket=bucket)
 
-    def start(self, spec=None, **changes):
+    def start(self, spec=None, arguments=(), **changes):
         fields = {
             "job_id": uuid4().hex,
             "job_name": self.folder,
@@ -65,7 +66,7 @@ class Job:
             **changes,
         }
         instances = instances_of(self.runs.server, "upper")
-        self.runners.append(RunnerProcess(spec or RunnerSpec(**fields), instances))
+        self.runners.append(RunnerProcess(spec or RunnerSpec(**fields), instances, *arguments))
         return self.runners[-1]
 
     def put(self, name, data):
@@ -172,6 +173,27 @@ def test_the_next_runner_continues_after_a_kill(job, tmp_path):
     (left,) = job.uploads()  # to control, by its owner
     assert left["UploadId"].startswith("o" + spec.job_id)
     assert [done["keys"] for done in following.of("done")] == [[f"{spec.job_name}/b.csv"]]
+
+
+def test_a_runner_has_no_more_memory_than_its_limit(job):
+    job.put("x.json", json.dumps([["x" * 30_000_000]]))
+
+    runner = job.start(
+        arguments=["--memory-bytes", str(512 * 2**20)],
+        content_type="application/json",
+        split_type="None",
+        assemble_with="None",
+        max_payload_mb=100,
+        input_filter="$[0,0,0,0][0,0,0,0]",
+    )
+
+    status = runner.end()
+    # msgspec 0.22 dereferences a null pointer where an encoder gets no memory.
+    if status != -signal.SIGSEGV:
+        assert (status, runner.messages[-1]["error"]) == (0, "ClientError"), runner.messages
+        assert "more memory than transform_runner_memory" in runner.messages[-1]["message"]
+    assert runner.of("failed") == []
+    assert job.outputs() == {}
 
 
 @pytest.mark.parametrize("way", ["stop", "leave"])

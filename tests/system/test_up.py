@@ -3,7 +3,8 @@
 import json
 import os
 import re
-import signal
+import shlex
+import shutil
 import socket
 import stat
 import subprocess
@@ -15,10 +16,13 @@ from pathlib import Path
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from support.cli import Ended, run_command
+from support.deploy import Deployer
 from support.plain_http import ask
-from support.server import SAGEHEN, Server, clean_environment
+from support.server import SAGEHEN, Server, clean_environment, eventually
+from support.traffic import traffic
 
 
 def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -164,7 +168,7 @@ def test_unknown_setting_is_said(short_path, ended):
 def test_unknown_variable_is_said(short_path, ended):
     refused = ended("up", "--home", str(short_path / "home"), SAGEHEN_PROT="9000")
     assert refused.status == 1
-    assert "SAGEHEN_PROT is not a setting" in refused.stderr
+    assert "SAGEHEN_PROT is not a setting. Did you mean SAGEHEN_PORT?" in refused.stderr
 
 
 @pytest.mark.parametrize("option", ["colour", "allow_http"])
@@ -274,15 +278,66 @@ def test_another_file_of_settings_is_every_process_s(started):
     assert client.list_models()["Models"] == []
 
 
-def test_sigterm_ends_everything(started):
+def test_stop_ends_everything(started):
     roles = Server(started.home, {}, started.process).pids()
     assert set(roles) == {"gateway", "control", "agent"}
-    started.process.send_signal(signal.SIGTERM)
-    assert started.process.wait(120) == 0
+    stopped = run("stop", "--home", str(started.home))
+    assert (stopped.returncode, stopped.stdout.splitlines()[-1]) == (0, "Stopped.")
+    assert started.process.wait(10) == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in roles.values())
     assert not (started.home / "run" / "address").exists()
     said = "".join(log.read_text() for log in (started.home / "logs").glob("*.log"))
     assert "Assertion" not in said
+
+
+def test_a_server_whose_home_is_deleted_stops_and_says_so(short_path):
+    home = short_path / "home"
+    command = [SAGEHEN, "up", "--port", "0", "--home", str(home)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment()
+    ) as process:
+        try:
+            next(line for line in iter(process.stdout.readline, "") if "is ready at" in line)
+            roles = Server(home, {}, process).pids()
+            shutil.rmtree(home, ignore_errors=True)
+            told, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 1
+    assert f"The home {home} is gone. Stopping." in told.replace("\n", " ")
+    assert "was deleted or replaced while the server ran" in error.replace("\n", " ")
+    assert "Traceback" not in error
+    assert not any(Path(f"/proc/{pid}").exists() for pid in roles.values())
+
+
+def test_settings_are_read_again_while_calls_go_on(make_server, ended):
+    server = make_server()
+    assert Deployer(server).endpoint("steady")["EndpointStatus"] == "InService"
+    settings = server.home / "sagehen.toml"
+    sns, before = server.client("sns"), server.pids()
+    printed = server.home.parent / "up.log"
+    with traffic(server.client("sagemaker-runtime"), "steady") as seen:
+        settings.write_text("max_topics = 1\nmax_connections = 99\n")
+        assert ended("reload", "--home", server.home).status == 0
+        eventually(lambda: "Take effect now: max_topics." in printed.read_text())
+        assert "only when the server starts again: max_connections." in printed.read_text()
+
+        def is_limited():
+            try:
+                for name in ("a", "b"):
+                    sns.create_topic(Name=name)
+            except ClientError as error:
+                return error.response["Error"]["Code"] == "TopicLimitExceeded"
+            return False
+
+        eventually(is_limited)
+        settings.write_text("max_topics = many\n")
+        assert ended("reload", "--home", server.home).status == 1, "the command reads them, too"
+        seen.goes_on(50)
+    assert seen.errors == []
+    after = server.pids()
+    assert before.pop("control") != after.pop("control")
+    assert before == after
 
 
 def test_env_before_any_start_says_what_to_do(short_path, ended):
@@ -295,7 +350,7 @@ def test_demo_without_its_libraries_says_how_to_get_them(short_path):
     (short_path / "xgboost.py").write_text("raise ModuleNotFoundError(name='xgboost')\n")
     refused = run("demo", "--home", str(short_path / "home"), PYTHONPATH=str(short_path))
     assert refused.returncode == 1
-    assert "pip install 'scikit-learn>=1.5' 'xgboost-cpu>=3.0.5,<3.1'" in refused.stderr
+    assert "pip install 'xgboost-cpu>=3.0.5,<3.1' 'scikit-learn>=1.5,<1.8'" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
@@ -317,11 +372,50 @@ def test_status_and_logs_show_an_endpoint(server, deploy, ended):
     assert "InService" in shown.stdout
     one = json.loads(ended("status", "chatty", "--json", "--home", str(server.home)).stdout)
     assert [endpoint["name"] for endpoint in one["endpoints"]] == ["chatty"]
+    assert completed("status", "--home", str(server.home), "chat") == ["chatty"]
+    assert completed("--home", str(server.home), "logs", "chat") == ["chatty"]
+    with pytest.raises(server.client("sagemaker-runtime").exceptions.ModelError):
+        deploy.invoke("chatty", "no JSON")
+
+    def has_errors():
+        shown = ended("status", "chatty", "--home", str(server.home)).stdout
+        return "chatty, variant AllTraffic: the last error, " in shown and "line 1" in shown
+
+    eventually(has_errors)
     logs = ended("logs", "chatty", "--home", str(server.home))
     assert re.search(r"^\d{4}-\d\d-\d\dT[\d:.]+Z .*hello from the model$", logs.stdout, re.M)
     missing = ended("logs", "nothing", "--home", str(server.home))
     assert missing.status == 1
     assert "no logs of an endpoint, training or transform job nothing" in missing.stderr
+
+
+def test_status_says_what_a_start_waits_for(server, deploy, gates, ended):
+    waits = (
+        "import time\nfrom pathlib import Path\n"
+        f"def model_fn(d):\n    while not Path({str(gates / 'go')!r}).exists(): time.sleep(0.01)\n"
+    )
+    deploy.config("starts-late", waits + "def predict_fn(data, model): return data\n")
+    deploy.sagemaker.create_endpoint(EndpointName="starts-late", EndpointConfigName="starts-late")
+    step = re.compile(
+        r"^starts-late, instance i-\w+: its containers start, and have not answered /ping, for ",
+        re.M,
+    )
+    eventually(lambda: step.search(ended("status", "--home", str(server.home)).stdout) is not None)
+    (gates / "go").touch()
+    assert deploy.settled("starts-late")["EndpointStatus"] == "InService"
+    assert step.search(ended("status", "--home", str(server.home)).stdout) is None
+
+
+def test_nothing_is_completed_without_a_server(short_path):
+    assert completed("status", "--home", str(short_path), "") == []
+
+
+def completed(*words: str) -> list[str]:
+    """What bash offers at the Tab key."""
+    asked = {"COMP_WORDS": shlex.join(["sagehen", *words]), "COMP_CWORD": str(len(words))}
+    offered = run(**asked, _SAGEHEN_COMPLETE="complete_bash")
+    assert (offered.returncode, offered.stderr) == (0, "")
+    return offered.stdout.split()
 
 
 def test_status_is_json_for_programs(server):

@@ -12,6 +12,7 @@ from sagehen.state.database import Database
 from sagehen.state.migrate import upgrade
 from sagehen.state.rows import METADATA
 from support.postgres import running_postgres
+from support.postgres_proxy import PostgresProxy
 from support.state import copied_state
 
 RESTART = """
@@ -53,6 +54,21 @@ def postgres(postgres_url: str) -> Iterator[Database]:
     """The same, migrated; what a test leaves in it is there for the next."""
     upgrade(postgres_url)
     database = Database(postgres_url)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[PostgresProxy]:
+    """Before the same PostgreSQL."""
+    with PostgresProxy(postgres_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied(proxy: PostgresProxy, postgres: Database) -> Iterator[Database]:
+    """The same state as `postgres`, through `proxy`."""
+    database = Database(proxy.url)
     yield database
     database.close()
 

@@ -17,7 +17,8 @@ from referencing import Registry, Resource
 from sagehen.base.config import PREFIX
 from sagehen.base.settings import Settings
 from support.cli import run_command
-from support.server import SAGEHEN
+from support.postgres import running_postgres
+from support.server import SAGEHEN, Server, eventually
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
@@ -28,6 +29,7 @@ KINDS = {
     "Service": "io.k8s.api.core.v1.Service",
     "NetworkPolicy": "io.k8s.api.networking.v1.NetworkPolicy",
     "PodDisruptionBudget": "io.k8s.api.policy.v1.PodDisruptionBudget",
+    "StatefulSet": "io.k8s.api.apps.v1.StatefulSet",
 }
 
 
@@ -50,8 +52,12 @@ def validate_manifest(document: dict[str, Any]) -> None:
         validate(document, {"$ref": f"kubernetes.json#/$defs/{KINDS[document['kind']]}"})
 
 
-def manifests() -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((DEPLOY / "kuberay" / "sagehen.yaml").read_text()))
+def manifests(folder: str = "kuberay") -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((DEPLOY / folder / "sagehen.yaml").read_text()))
+
+
+def stateful_set() -> dict[str, Any]:
+    return next(each for each in manifests("kubernetes") if each["kind"] == "StatefulSet")
 
 
 def ray_cluster() -> dict[str, Any]:
@@ -69,9 +75,12 @@ def compose() -> dict[str, Any]:
     return found
 
 
-def test_the_manifests_are_valid() -> None:
-    documents = manifests()
-    assert {"RayCluster", "NetworkPolicy", "Service"} <= {each["kind"] for each in documents}
+@pytest.mark.parametrize(
+    ("folder", "kind"), [("kuberay", "RayCluster"), ("kubernetes", "StatefulSet")]
+)
+def test_the_manifests_are_valid(folder: str, kind: str) -> None:
+    documents = manifests(folder)
+    assert {kind, "NetworkPolicy", "Service"} <= {each["kind"] for each in documents}
     for document in documents:
         validate_manifest(document)
 
@@ -123,6 +132,79 @@ def test_the_manifests_belong_together() -> None:
     shared = {"/tmp/ray", "/dev/shm"}
     for container in (ray, server):
         assert shared <= {each["mountPath"] for each in container["volumeMounts"]}
+
+
+def test_the_stateful_set_belongs_to_its_manifests() -> None:
+    by_name = {(each["kind"], each["metadata"]["name"]): each for each in manifests("kubernetes")}
+    spec = stateful_set()["spec"]
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"] == labels
+    assert by_name["Service", spec["serviceName"]]["spec"]["clusterIP"] == "None"
+    for kind, name in by_name.keys() - {("Secret", "sagehen"), ("StatefulSet", "sagehen")}:
+        its = by_name[kind, name]["spec"]
+        selector = its.get("podSelector") or its["selector"]
+        assert selector.get("matchLabels", selector) == labels
+    (container,) = spec["template"]["spec"]["containers"]
+    volumes = {each["name"] for each in spec["template"]["spec"]["volumes"]}
+    volumes |= {each["metadata"]["name"] for each in spec["volumeClaimTemplates"]}
+    assert {each["name"] for each in container["volumeMounts"]} == volumes
+    assert container["envFrom"][0]["secretRef"]["name"] == "sagehen"
+    assert container["envFrom"][1]["secretRef"] == {"name": "sagehen-token", "optional": True}
+
+
+def variables_of_a_pod(address: str) -> dict[str, str]:
+    """What the container of the StatefulSet is given, at this address, as settings' names."""
+    container = stateful_set()["spec"]["template"]["spec"]["containers"][0]
+    limits = container["resources"]["limits"]
+    given = {}
+    for each in container["env"]:
+        source = each.get("valueFrom", {})
+        value = each.get("value")
+        if "fieldRef" in source:
+            assert source["fieldRef"]["fieldPath"] == "status.podIP"
+            value = address
+        elif "resourceFieldRef" in source:
+            reference = source["resourceFieldRef"]
+            value = limits[reference["resource"].removeprefix("limits.")]
+            value = value.removesuffix(reference.get("divisor", "").lstrip("1"))
+        given[each["name"].removeprefix(PREFIX).lower()] = str(value)
+    # A pod has all addresses and ports to itself.
+    assert given.pop("host") == "0.0.0.0"
+    return given | {"host": address, "cluster_leave_seconds": "0"}
+
+
+def test_pods_of_the_stateful_set_make_a_cluster(make_server: Any, server: Server) -> None:
+    server.client("s3").create_bucket(Bucket="pods")
+    options = {
+        "endpoint": server.url,
+        "access_key_id": server.env["AWS_ACCESS_KEY_ID"],
+        "secret_access_key": server.env["AWS_SECRET_ACCESS_KEY"],
+        "region": "us-east-1",
+        "virtual_hosted_style_request": "false",
+    }
+    (secret,) = (each for each in manifests("kubernetes") if each["kind"] == "Secret")
+    with running_postgres("127.0.0.1") as url:
+        shared = dict.fromkeys(settings_in(secret["stringData"]), "")
+        shared |= {
+            "database_url": url,
+            "object_store_url": "s3://pods/sagehen",
+            "object_store_options": json.dumps(options),
+        }
+        assert len(shared) == len(secret["stringData"])
+        first = make_server(gates=False, **shared, **variables_of_a_pod("127.0.0.2"))
+        told = run_command("cluster", "token", "--home", first.home)
+        assert told.status == 0, told.stderr
+        token = {"cluster_token": told.stdout.strip()}
+        second = make_server(gates=False, **shared, **variables_of_a_pod("127.0.0.3"), **token)
+
+        def nodes() -> list[dict[str, Any]]:
+            told = run_command("cluster", "status", "--json", "--home", second.home)
+            found = json.loads(told.stdout) if told.status == 0 else {}
+            return list(found.get("nodes", ()))
+
+        eventually(lambda: [each["state"] for each in nodes()] == ["ready", "ready"])
+        second.stop()
+        first.stop()
 
 
 @pytest.mark.ray
@@ -177,7 +259,9 @@ def test_all_settings_exist() -> None:
         used |= settings_in(service.get("environment", {}))
     for document in manifests():
         used |= settings_in(document.get("stringData", {}))
-    for pod in pods():
+    (secret,) = (each for each in manifests("kubernetes") if each["kind"] == "Secret")
+    used |= settings_in(secret["stringData"])
+    for pod in (*pods(), stateful_set()["spec"]["template"]):
         for container in pod["spec"]["containers"]:
             used |= settings_in(container.get("env", []))
     unit = (DEPLOY / "systemd" / "sagehen.service").read_text()

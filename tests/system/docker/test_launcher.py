@@ -164,11 +164,19 @@ def test_an_isolated_endpoint_has_no_network_and_answers(engine, images):
 
 
 @pytest.mark.parametrize("isolated", [False, True])
-def test_a_server_on_another_port_is_named(images, isolated):
-    environment = {"SAGEMAKER_BIND_TO_PORT": "9000"}
-    container = images.container("mine:1", Environment=environment)
-    reason = images.fails(f"elsewhere-{isolated}".lower(), container, isolated=isolated)
-    assert "answers /ping on port 9000, but nothing listens on port 8080" in reason
+def test_the_log_names_another_port_that_answers(images, isolated):
+    container = images.container("mine:1", Environment={"SAGEMAKER_BIND_TO_PORT": "9000"})
+    name = f"elsewhere-{isolated}".lower()
+    images.begin(name, container, isolated=isolated)
+    hint = (
+        "nothing listens on port 8080; the container's processes listen on 9000, "
+        "and /ping is answered on 9000"
+    )
+    logs = images.deploy.server.home / "logs"
+    eventually(
+        lambda: any(name in str(log) and hint in log.read_text() for log in logs.rglob("*.log")), 60
+    )
+    assert images.deploy.status(name) == "Creating"
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ TRAIN = """python3 -c "import json, pathlib
 name = json.loads(pathlib.Path('/opt/ml/input/config/hyperparameters.json').read_text())['name']
 pathlib.Path('/opt/ml/model/name.txt').write_text(name)"
 """.strip()
-SERVE = " ".join(RECIPES["fastapi"].command)
+SERVE = shlex.join(RECIPES["fastapi"].command)
 ONE_IMAGE = replace(
     RECIPES["fastapi"],
     name="trains-and-serves",
