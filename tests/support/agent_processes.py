@@ -15,7 +15,13 @@ import msgspec
 
 from sagehen.agent.client import NodeClient
 from sagehen.base.clock import SYSTEM
-from sagehen.base.cluster_certificates import Authority, client_context, server_name
+from sagehen.base.cluster_certificates import (
+    Authority,
+    client_context,
+    issue,
+    server_name,
+    write_certificate,
+)
 from sagehen.base.errors import SagehenError
 from sagehen.base.home import Home, prepare_home
 from sagehen.base.pickled_settings import pickle_settings
@@ -51,7 +57,9 @@ class AgentProcess:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self._settings = settings_of(self.home.path, **PLAIN, **settings)
-        tls = Tls(client_context(self.home.cluster), server_name(self.node_id))
+        control = self.folder / "control"
+        write_certificate(control, issue(authority, "control", has_control=True))
+        tls = Tls(client_context(control), server_name(self.node_id))
         self.client = NodeClient(self.address, tls, lambda: 1, SYSTEM)
         self.process: subprocess.Popen[bytes]
 
@@ -75,15 +83,20 @@ class AgentProcess:
         return self.folder / "agent.log"
 
     async def is_ready(self) -> None:
-        """Waits until the agent answers."""
-        async with asyncio.timeout(240):
-            while True:
-                assert self.process.poll() is None, self.log.read_text()
-                try:
-                    await self.client.renew_lease(LeaseRequest(seconds=8), 10)
-                    return
-                except SagehenError:
-                    await asyncio.sleep(POLL_SECONDS)
+        """Waits until the agent answers. Raises TimeoutError with its last refusal."""
+        refusal: SagehenError | None = None
+        try:
+            async with asyncio.timeout(120):
+                while True:
+                    assert self.process.poll() is None, self.log.read_text()
+                    try:
+                        await self.client.renew_lease(LeaseRequest(seconds=8), 10)
+                        return
+                    except SagehenError as error:
+                        refusal = error
+                        await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            raise TimeoutError(f"{self.node_id}: {refusal}") from refusal
 
     async def start_instance(self, instance_id: str, url: str, **container: Any) -> None:
         spec = InstanceSpec(
