@@ -1,11 +1,15 @@
 """Addresses of objects and prefixes in S3."""
 
+import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from sagehen.base.errors import Invalid
 
 __all__ = ["Location", "parse_location"]
+
+# `s3-region` is the older form; `dualstack` and `fips` are labels, too.
+_S3_HOST = re.compile(r"((?P<bucket>.+)\.)?s3([.-][a-z0-9-]+){0,3}\.amazonaws\.com(\.cn)?")
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,10 @@ def _of_https(url: str) -> Location | None:
     if parts.query or parts.fragment:
         return None  # a version, or a signature: neither is looked at
     path = unquote(parts.path).removeprefix("/")
-    bucket, dot, service = host.rpartition(".s3")
-    if bucket and dot and service.startswith((".", "-")):
-        return Location(bucket, path)
-    first, _, key = path.partition("/")
-    if host.startswith(("s3.", "s3-")) and first:
-        return Location(first, key)
-    return None
+    service = _S3_HOST.fullmatch(host)
+    if service is None:
+        return None
+    if service["bucket"]:
+        return Location(service["bucket"], path)
+    bucket, _, key = path.partition("/")
+    return Location(bucket, key) if bucket else None

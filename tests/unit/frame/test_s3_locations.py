@@ -18,6 +18,8 @@ from sagehen.frame.s3_locations import Location, parse_location
         ("https://my.s3-bucket.s3.amazonaws.com/a", Location("my.s3-bucket", "a")),
         ("https://s3.eu-west-1.amazonaws.com/bucket/a/b", Location("bucket", "a/b")),
         ("https://s3-eu-west-1.amazonaws.com/bucket/a/b", Location("bucket", "a/b")),
+        ("https://bucket.s3.dualstack.eu-west-1.amazonaws.com/a", Location("bucket", "a")),
+        ("https://s3.cn-north-1.amazonaws.com.cn/bucket/a", Location("bucket", "a")),
     ],
 )
 def test_addresses_of_s3_are_read(url: str, location: Location) -> None:
@@ -32,6 +34,8 @@ def test_addresses_of_s3_are_read(url: str, location: Location) -> None:
         "s3:///key",
         "https://example.org/key",
         "https://[bucket/key",
+        "https://s3.example.org/bucket/key",
+        "https://bucket.s3.us-east-1.amazonaws.com.example.org/key",
         "https://s3.us-east-1.amazonaws.com/",
         "https://.s3.us-east-1.amazonaws.com/key",
         "https://bucket.s3.amazonaws.com/key?versionId=1",
