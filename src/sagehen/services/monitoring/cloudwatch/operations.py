@@ -174,18 +174,20 @@ def _statistics(datum: dict[str, Any], path: str) -> Statistics:
     names = [name for name in ("Value", "StatisticValues", "Values") if name in datum]
     if not names:
         raise missing(f"{path}.Value")
-    if len(names) > 1:
+    if len(names) > 1 and names[0] == "Value":
         raise combination(
             f"The parameters {path}.{names[0]} and {path}.{names[1]} are mutually exclusive and "
             "you have specified both."
         )
-    if "Counts" in datum and names != ["Values"]:
+    if "Counts" in datum and "Values" not in names:
         raise combination(f"The parameter {path}.Counts must come with {path}.Values.")
     if names == ["Value"]:
         return of_values({_number(datum["Value"], f"{path}.Value"): 1})
-    if names == ["Values"]:
-        return _of_lists(datum, path)
-    return _of_set(datum["StatisticValues"], f"{path}.StatisticValues")
+    # CloudWatch takes a set and values in one datum: both count.
+    statistics = _of_lists(datum, path) if "Values" in names else Statistics()
+    if "StatisticValues" in names:
+        statistics.merge(_of_set(datum["StatisticValues"], f"{path}.StatisticValues"))
+    return statistics
 
 
 def _of_lists(datum: dict[str, Any], path: str) -> Statistics:

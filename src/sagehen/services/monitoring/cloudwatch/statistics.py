@@ -76,8 +76,8 @@ def _window(params: dict[str, Any]) -> Window:
     requested = math.ceil((end - start).total_seconds() / period)
     if requested > MAX_DATAPOINTS:
         raise combination(
-            f"You have requested up to {requested:,} datapoints, which exceeds the limit of "
-            f"{MAX_DATAPOINTS:,}. You may reduce the datapoints requested by increasing Period, "
+            f"You have requested up to {requested} datapoints, which exceeds the limit of "
+            f"{MAX_DATAPOINTS}. You may reduce the datapoints requested by increasing Period, "
             "or decreasing the time range."
         )
     return Window.covering(start.timestamp(), end.timestamp(), max(period, FINEST_PERIOD))

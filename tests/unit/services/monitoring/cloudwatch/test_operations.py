@@ -35,6 +35,14 @@ def test_values_in_each_form(cloudwatch):
     assert seen(cloudwatch) == [(10, 34, -2, 9)]
 
 
+def test_values_beside_a_set_count_together(cloudwatch):
+    """CloudWatch takes both in one datum, but not a single value beside one of them."""
+    counted = {"SampleCount": 4, "Sum": 20, "Minimum": 2, "Maximum": 9}
+    datum = {"MetricName": "m", "Values": [1.0], "Counts": [2.0], "StatisticValues": counted}
+    cloudwatch.PutMetricData(Namespace="Mine", MetricData=[datum])
+    assert seen(cloudwatch) == [(6, 22, 1, 9)]
+
+
 def test_values_of_a_time_of_their_own(cloudwatch):
     for days in (-13.9, -1, 0, 1 / 12):
         at = NOON + timedelta(days=days)
