@@ -115,13 +115,20 @@ def _fault(status: int) -> str:
     return "Receiver" if status >= 500 else "Sender"
 
 
+_SQS_WORDS = {
+    "QueueDoesNotExist": "The specified queue does not exist for this wsdl version.",
+    "ReceiptHandleIsInvalid": "The input receipt handle is invalid.",
+}
+"""SQS's words in Query, where they differ from those in JSON"""
+
+
 def _query_error(
     service: ServiceModel, shape: Shape | None, error: AwsError, status: int, request_id: str
 ) -> Response:
     code = _query_code(shape, error)
-    inner = _elements(
-        {"Type": _fault(status), "Code": code, "Message": error.message} | error.members
-    )
+    words = _SQS_WORDS if service.service_name == "sqs" else {}
+    message = words.get(_type(shape, error), error.message)
+    inner = _elements({"Type": _fault(status), "Code": code, "Message": message} | error.members)
     namespace = service.metadata["xmlNamespace"]
     return _xml(
         status,

@@ -1,5 +1,6 @@
 """ConfirmSubscription and Unsubscribe, by the owner or by unsigned links in messages."""
 
+import re
 import secrets
 import uuid
 from typing import Any
@@ -53,6 +54,9 @@ _UNSUBSCRIBED = (
 )
 
 
+_TOKEN = re.compile("[0-9a-f]+")
+
+
 def new_token() -> str:
     return secrets.token_hex(32)
 
@@ -71,7 +75,8 @@ def confirm_subscription(call: RequestContext, params: dict[str, Any]) -> dict[s
     with call.database.write() as connection:
         subscription = subscriptions.by_token(connection, params["Token"], lock=True)
         if subscription is None or subscription.topic_arn != params["TopicArn"]:
-            raise invalid("Token")
+            is_token = _TOKEN.fullmatch(params["Token"])
+            raise invalid("Token") if is_token else AwsError("InvalidParameter", "Invalid token")
         if subscription.state is SubscriptionState.CONFIRMED:
             return {"SubscriptionArn": subscription.arn}
         if subscription.token_expires_at <= call.clock.now():

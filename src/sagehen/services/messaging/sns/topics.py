@@ -43,7 +43,7 @@ def _check_exists(_: RequestContext, connection: Connection, arn: str) -> None:
 TAG_OPERATIONS = tags.TagOperations(
     arn_member="ResourceArn",
     check_exists=_check_exists,
-    repeated_key=lambda: invalid("Tags", "Duplicated keys are not allowed."),
+    repeated_key=lambda: invalid("Duplicated keys are not allowed."),
     too_many=lambda _: AwsError(
         "TagLimitExceeded", "Could not complete request: tag quota of per resource exceeded"
     ),

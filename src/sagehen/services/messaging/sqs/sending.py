@@ -117,7 +117,9 @@ async def send_message_batch(call: RequestContext, params: dict[str, Any]) -> di
         valid, failed = try_each(params["Entries"], lambda entry: _message(call, entry))
         _check_batch_size(valid.values())
         entries = [{"Id": entry_id, "message": message} for entry_id, message in valid.items()]
-        fitting, too_large = try_each(entries, lambda entry: _check_size(queue, entry["message"]))
+        fitting, too_large = try_each(
+            entries, lambda entry: _check_size(queue, entry["message"], "cannot be validated")
+        )
         if fitting:
             messages.send(connection, queue, list(fitting.values()), call.clock.now())
         answers = [
@@ -196,11 +198,13 @@ def _check_batch_size(batch: Iterable[NewMessage]) -> None:
         )
 
 
-def _check_size(queue: QueueRecord, message: NewMessage) -> NewMessage:
+def _check_size(
+    queue: QueueRecord, message: NewMessage, problem: str = "are invalid"
+) -> NewMessage:
     max_size = int(queue.attributes.get("MaximumMessageSize", MAX_MESSAGE_BYTES))
     if _size(message) > max_size:
         raise bad_value(
-            "One or more parameters are invalid. "
+            f"One or more parameters {problem}. "
             f"Reason: Message must be shorter than {max_size} bytes."
         )
     return message

@@ -8,7 +8,7 @@ import pytest
 from sagehen.frame.context import RequestContext
 from sagehen.services.messaging.outbox import store as deliveries
 from sagehen.services.messaging.sns import subscriptions
-from sagehen.services.messaging.sns.confirmation import unsubscribe
+from sagehen.services.messaging.sns.confirmation import confirm_subscription, unsubscribe
 from sagehen.services.messaging.sns.subscription_store import get
 from sagehen.services.messaging.sns.topics import create_topic
 from sagehen.wire.errors import AwsError
@@ -135,3 +135,14 @@ def test_attributes_have_their_effective_policy(call: RequestContext, topic: str
     assert '"numRetries":3' in attributes["EffectiveDeliveryPolicy"]
     with pytest.raises(AwsError, match="Subscription does not exist"):
         subscriptions.get_subscription_attributes(call, {"SubscriptionArn": f"{arn}x"})
+
+
+@pytest.mark.parametrize(
+    ("token", "words"), [("randomtoken", "Invalid token"), ("0" * 64, "Invalid parameter: Token")]
+)
+def test_tokens_that_confirm_nothing(
+    call: RequestContext, topic: str, token: str, words: str
+) -> None:
+    with pytest.raises(AwsError) as caught:
+        confirm_subscription(call, {"TopicArn": topic, "Token": token})
+    assert (caught.value.code, caught.value.message) == ("InvalidParameter", words)

@@ -64,7 +64,7 @@ def test_attributes_of_an_earlier_version_do_not_stop_a_change(call: RequestCont
         ({"Name": "a b"}, "Topic Name"),
         ({"Name": "t", "DataProtectionPolicy": "{}"}, "DataProtectionPolicy"),
         ({"Name": "t", "Attributes": {"Other": "x"}}, "Sagehen does not have Other"),
-        ({"Name": "t", "Tags": [{"Key": "k", "Value": ""}] * 2}, "Duplicated keys"),
+        ({"Name": "t", "Tags": [{"Key": "k", "Value": ""}] * 2}, "parameter: Duplicated keys"),
     ],
 )
 def test_topics_that_are_refused(call: RequestContext, params: Any, message: str) -> None:

@@ -90,6 +90,11 @@ async def test_entries_of_a_batch_fail_alone(call: RequestContext, url: str) -> 
     answer = await send_message_batch(call, {"QueueUrl": url, "Entries": entries})
     assert [entry["Id"] for entry in answer["Successful"]] == ["good", "late"]
     assert [entry["Id"] for entry in answer["Failed"]] == ["empty", "large"]
+    # SQS's words differ from those of SendMessage.
+    assert answer["Failed"][1]["Message"] == (
+        "One or more parameters cannot be validated. Reason: Message must be shorter than 2000 "
+        "bytes."
+    )
     assert waiting(call, url) == 2
 
 
