@@ -56,7 +56,7 @@ _MOST_DRAINED_BYTES = 2**20
 response"""
 
 _BUCKET_PATH = re.compile(r"/[^/]+/?")
-_FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded")
+_FORM_TYPES = ("multipart/form-data", "application/x-www-form-urlencoded", "text/")
 _FILENAME = "${filename}"
 _OF_OBJECTS = (
     "cache-control",

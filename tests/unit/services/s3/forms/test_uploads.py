@@ -415,8 +415,11 @@ def test_a_checksum_is_compared(signer: Any, bucket: str, post: Post) -> None:
 
 
 def test_a_form_of_the_wrong_type(server: Any, bucket: str) -> None:
-    answer = requests.post(f"{server.url}/{bucket}", data={"key": "k"}, timeout=60)
-    assert error(answer)[:2] == (412, "PreconditionFailed")
+    for headers in ({}, {"Content-Type": "text/html"}):
+        answer = requests.post(
+            f"{server.url}/{bucket}", data={"key": "k"}, headers=headers, timeout=60
+        )
+        assert error(answer)[:2] == (412, "PreconditionFailed")
     condition = "Bucket POST must be of the enclosure-type multipart/form-data"
     assert ElementTree.fromstring(answer.text).findtext("Condition") == condition
 
