@@ -165,8 +165,6 @@ def get_subscription_attributes(call: RequestContext, params: dict[str, Any]) ->
     }
     if "FilterPolicy" in subscription.attributes:
         attributes.setdefault("FilterPolicyScope", "MessageAttributes")
-    else:
-        attributes.pop("FilterPolicyScope", None)
     if subscription.protocol in BY_HTTP:
         attributes["EffectiveDeliveryPolicy"] = effective_subscription_policy(topic, subscription)
     return {"Attributes": attributes}
