@@ -49,7 +49,12 @@ def select_endpoint(status: dict[str, Any], name: str) -> dict[str, Any]:
     endpoints = [endpoint for endpoint in status["endpoints"] if endpoint["name"] == name]
     if not endpoints:
         raise NotFound(f"There is no endpoint {name}; `sagehen status` lists them all.")
-    return {"url": status["url"], "version": status.get("version"), "endpoints": endpoints}
+    return {
+        "url": status["url"],
+        "version": status.get("version"),
+        "endpoints": endpoints,
+        "problems": [line for line in status.get("problems", ()) if line.startswith(f"{name}, ")],
+    }
 
 
 def render_status(status: dict[str, Any], *, details: bool = False) -> RenderableType:

@@ -218,8 +218,17 @@ def test_one_endpoint_is_shown_with_its_instances() -> None:
     told = plain_status(status, details=True)
     assert "b, variant AllTraffic (ml.m5.large), instance i-7: InService" in told.splitlines()
     assert not any(line.startswith("a ") for line in told.splitlines())
+
+
+def test_one_endpoint_is_shown_with_what_it_waits_for() -> None:
+    waits = [f"{name}, instance i-1: its containers start." for name in ("a", "b", "bb")]
+    status = select_endpoint(status_of("a", "b") | {"problems": waits}, "b")
+    assert [line for line in plain_status(status).splitlines() if line in waits] == waits[1:2]
+
+
+def test_no_endpoint_is_shown_for_an_unknown_name() -> None:
     with pytest.raises(NotFound, match="no endpoint c"):
-        select_endpoint(status, "c")
+        select_endpoint(status_of("a", "b"), "c")
 
 
 def test_another_program_at_the_address_is_no_server(short_path: Path) -> None:
