@@ -49,6 +49,30 @@ def test_parameters_conditions_and_json(stack, clients):
     assert not [one for one in listed if stack.name in one["TopicArn"]]
 
 
+def test_tags_of_a_bucket_change_in_place(stack, clients):
+    """AWS CDK's `Tags.of(app).add` tags each bucket, too."""
+
+    def template(**tags):
+        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+        return {"Resources": {"Data": resource("S3::Bucket", {"BucketName": data, "Tags": listed})}}
+
+    def tags():
+        listed = clients["s3"].get_bucket_tagging(Bucket=data)["TagSet"]
+        return {tag["Key"]: tag["Value"] for tag in listed}
+
+    data = f"{stack.name}-data"
+    stack.apply(template(team="ml", stage="test"))
+    assert tags() == {"team": "ml", "stage": "test"}
+    assert "Nothing to do." in stack.apply()
+    foreign = [{"Key": "team", "Value": "ml"}, {"Key": "cost", "Value": "7"}]
+    clients["s3"].put_bucket_tagging(Bucket=data, Tagging={"TagSet": foreign})
+    stack.apply(template(team="web"))
+    assert tags() == {"team": "web", "cost": "7"}
+    clients["s3"].delete_bucket_tagging(Bucket=data)
+    stack.apply(template(team="web"))
+    assert tags() == {"team": "web"}
+
+
 def test_an_inference_service_and_a_rule(stack, server, clients):
     aws, stage = connect(server.home, None), stack.name
     data, topic = f"{stage}-data", f"{stage}-topic"
@@ -110,7 +134,10 @@ def test_an_inference_service_and_a_rule(stack, server, clients):
             {"Resources": {"A": resource("EC2::VPC")}},
             "Unrecognized resource types: [AWS::EC2::VPC]",
         ),
-        ({"Resources": {"A": resource("SNS::Topic", {"X": 1})}}, "extraneous key [X]"),
+        (
+            {"Resources": {"A": resource("SNS::Topic", {"X": 1})}},
+            "extraneous key [X] is not permitted, or not implemented by Sagehen (docs/reference/",
+        ),
         ("a: " + "x" * 10 * 2**20, "is over 1048576 bytes"),
         (served("s3://nowhere/model.tar.gz"), "Model: CreateModel: "),
     ],

@@ -6,8 +6,8 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from sagehen.apply.client import Aws, Destination, code_of
-from sagehen.apply.resources.resource import ActualState, ResourceKind
-from sagehen.apply.template.schema import TEXT, Read
+from sagehen.apply.resources.resource import ActualState, ResourceKind, tag_changes
+from sagehen.apply.template.schema import TEXT, Read, keyed_tags
 
 __all__ = ["BucketKind"]
 
@@ -19,7 +19,7 @@ class BucketKind(ResourceKind):
     name_property = "BucketName"
     lower_names = True
     fixed = frozenset({"BucketName"})
-    members: Mapping[str, Read] = {"BucketName": TEXT}
+    members: Mapping[str, Read] = {"BucketName": TEXT, "Tags": keyed_tags}
 
     def attributes(
         self, name: str, properties: dict[str, Any], destination: Destination
@@ -36,23 +36,34 @@ class BucketKind(ResourceKind):
 
     def look(self, aws: Aws, name: str, properties: dict[str, Any]) -> ActualState | None:
         try:
-            aws.client("s3").head_bucket(Bucket=name)
+            tags = aws.client("s3").get_bucket_tagging(Bucket=name)["TagSet"]
         except ClientError as error:
-            if code_of(error) in ("404", "NoSuchBucket"):
+            if code_of(error) == "NoSuchBucket":
                 return None
-            raise
-        return ActualState(name=name, properties={"BucketName": name})
+            if code_of(error) != "NoSuchTagSet":
+                raise
+            tags = []
+        return ActualState(name=name, properties={"BucketName": name, "Tags": tags})
 
     def create(self, aws: Aws, name: str, properties: dict[str, Any]) -> None:
         where = {}
         if aws.region != "us-east-1":
             where = {"CreateBucketConfiguration": {"LocationConstraint": aws.region}}
         aws.client("s3").create_bucket(Bucket=name, **where)
+        if properties.get("Tags"):
+            tagging = {"TagSet": properties["Tags"]}
+            aws.client("s3").put_bucket_tagging(Bucket=name, Tagging=tagging)
 
     def update(
         self, aws: Aws, actual: ActualState, before: dict[str, Any], after: dict[str, Any]
     ) -> None:
-        pass  # a bucket has only its name
+        changed, removed_keys = tag_changes(actual, before, after)
+        if not changed and not removed_keys:
+            return
+        tags = {tag["Key"]: tag for tag in [*actual.properties["Tags"], *changed]}
+        # S3 has no call that changes one tag: the set is replaced.
+        tag_set = [tag for key, tag in tags.items() if key not in removed_keys]
+        aws.client("s3").put_bucket_tagging(Bucket=actual.name, Tagging={"TagSet": tag_set})
 
     def delete(self, aws: Aws, name: str) -> str | None:
         try:

@@ -99,7 +99,10 @@ def structure(members: Mapping[str, Read], required: Collection[str] = ()) -> Re
             raise _wrong(path, "JSONObject", value)
         for name in value:
             if name not in members:
-                raise Invalid(f"{path}: extraneous key [{name}] is not permitted")
+                raise Invalid(
+                    f"{path}: extraneous key [{name}] is not permitted, or not implemented by "
+                    "Sagehen (docs/reference/templates.md lists what is)"
+                )
         for name in required:
             if name not in value:
                 raise Invalid(f"{path}: required key [{name}] not found")

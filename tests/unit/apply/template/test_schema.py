@@ -87,7 +87,7 @@ def test_texts_and_numbers_are_what_the_property_is():
             {"TopicArn": "t", "Protocol": "p", "Endpoint": "e", "FilterPolicy": "{"},
             "#/FilterPolicy: it is not JSON",
         ),
-        ("AWS::S3::Bucket", {"Tags": []}, "#: extraneous key [Tags] is not permitted"),
+        ("AWS::S3::Bucket", {"Foo": []}, "#: extraneous key [Foo] is not permitted"),
         ("AWS::SQS::Queue", {"FifoQueue": True}, "#: extraneous key [FifoQueue]"),
         ("Sagehen::InferenceService", {}, "#: required key [S3Bucket] not found"),
         ("Sagehen::InferenceService", {"S3Bucket": "bucket", "Limit": 0}, "#/Limit: Input should"),
