@@ -218,7 +218,7 @@ print(json.dumps(found["available_node_types"]))
     document = ray_cluster()
     document["metadata"]["namespace"] = "default"
     done = subprocess.run(
-        [SAGEHEN.replace("sagehen", "python"), "-c", program],
+        [str(Path(SAGEHEN).with_name("python")), "-c", program],
         input=json.dumps(document),
         capture_output=True,
         text=True,
