@@ -1,17 +1,13 @@
 """A loss of power at any moment: what was acknowledged is there, though nothing that was not synced
 has reached the disk."""
 
-import itertools
 import random
 import shutil
 import sqlite3
 import subprocess
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -25,51 +21,14 @@ from sagehen.state.database import Database
 from support.deploy import Deployer
 from support.postgres import running_postgres
 from support.power_loss import Disk, build_library, keep_none, keep_some, read_journal
+from support.power_loss_load import SIZES, Ledger, Load
 from support.server import SAGEHEN, Server, clean_environment
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
-LOAD_SECONDS = 15.0
 POINTS = 200
 RESTARTS = 4
 """of the points: a server starts on what is left"""
-OVERWRITTEN = 8
-SIZES = (100, 3_000, 40_000, 300_000)
-"""bytes: in rows, and in files"""
-
-
-@dataclass
-class Ledger:
-    """What was acknowledged, with the length of the journal at that moment."""
-
-    journal: Path
-    texts: list[tuple[int, str]] = field(default_factory=list)
-    """each is somewhere in the state"""
-    objects: dict[str, list[tuple[int, int, bytes | None]]] = field(default_factory=dict)
-    """by key, in order: lengths before the request and after its answer, and the content"""
-
-    def now(self) -> int:
-        return self.journal.stat().st_size
-
-    def note(self, text: str) -> None:
-        self.texts.append((self.now(), text))
-
-    def write(self, key: str, content: bytes | None, write: Callable[[], object]) -> None:
-        """`content`: None for a deletion."""
-        began = self.now()
-        write()
-        self.objects.setdefault(key, []).append((began, self.now(), content))
-
-    def allowed(self, key: str, at: int) -> set[bytes | None]:
-        """The contents that the object may have at a point: the last that was acknowledged, or one
-        whose request had begun."""
-        allowed: set[bytes | None] = {None}
-        for began, answered, content in self.objects[key]:
-            if answered <= at:
-                allowed = {content}
-            elif began <= at:
-                allowed.add(content)
-        return allowed
 
 
 @contextmanager
@@ -93,137 +52,6 @@ def journaled(database_url: str | None = None) -> Iterator[tuple[Server, Ledger]
 def preloaded(folder: Path, journal: Path) -> dict[str, str]:
     """Variables with which a process journals its calls; `folder` gets the library."""
     return {"LD_PRELOAD": str(build_library(folder)), "POWER_LOSS_JOURNAL": str(journal)}
-
-
-class Load:
-    """Threads that write until they are told to end; each request is of one thread's own names."""
-
-    def __init__(self, deployer: Deployer, ledger: Ledger) -> None:
-        self.ledger = ledger
-        self.errors: list[BaseException] = []
-        self.s3, self.runtime = deployer.s3, deployer.runtime
-        self.sqs, self.sns, self.cloudwatch = map(
-            deployer.server.client, ("sqs", "sns", "cloudwatch")
-        )
-        self.topic, self.queue = self._subscribe()
-        self.s3.create_bucket(Bucket="load")
-        self.s3.put_object(Bucket="load", Key="input", Body=b"[1, 2]")
-        output = {"OutputConfig": {"S3OutputPath": "s3://load/answers"}}
-        deployer.model("later")
-        variant = {
-            "VariantName": "AllTraffic",
-            "ModelName": "later",
-            "InstanceType": "ml.m5.large",
-            "InitialInstanceCount": 1,
-        }
-        deployer.sagemaker.create_endpoint_config(
-            EndpointConfigName="later", ProductionVariants=[variant], AsyncInferenceConfig=output
-        )
-        deployer.sagemaker.create_endpoint(EndpointName="later", EndpointConfigName="later")
-        assert deployer.settled("later")["EndpointStatus"] == "InService"
-        self.until = time.monotonic() + LOAD_SECONDS
-
-    def _subscribe(self) -> tuple[str, str]:
-        queue = self.sqs.create_queue(QueueName="told")["QueueUrl"]
-        arn = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])
-        topic = self.sns.create_topic(Name="news")["TopicArn"]
-        queue_arn = arn["Attributes"]["QueueArn"]
-        self.sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=queue_arn)
-        return topic, queue
-
-    def run(self) -> None:
-        works = [
-            *[self.put_new] * 2,
-            *[self.overwrite] * 2,
-            self.upload,
-            self.messages,
-            self.calls,
-            self.records,
-        ]
-        threads = [
-            threading.Thread(target=self._repeat, args=(work, number))
-            for number, work in enumerate(works)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if self.errors:
-            raise self.errors[0]
-
-    def _repeat(self, work: Callable[[random.Random, str], None], number: int) -> None:
-        chance = random.Random(number)
-        try:
-            for count in itertools.count():
-                if time.monotonic() > self.until:
-                    return
-                work(chance, f"{number}-{count}")
-        except BaseException as error:
-            self.errors.append(error)
-
-    def _content(self, chance: random.Random, name: str) -> bytes:
-        return f"{name} ".encode() + chance.randbytes(chance.choice(SIZES))
-
-    def put_new(self, chance: random.Random, name: str) -> None:
-        content = self._content(chance, name)
-        self._put(f"new-{name}", content)
-        copied = {"Bucket": "load", "Key": f"new-{name}"}
-        self.ledger.write(
-            f"copy-{name}",
-            content,
-            lambda: self.s3.copy_object(Bucket="load", Key=f"copy-{name}", CopySource=copied),
-        )
-
-    def overwrite(self, chance: random.Random, name: str) -> None:
-        thread = name.partition("-")[0]
-        key = f"same-{thread}-{chance.randrange(OVERWRITTEN)}"
-        if chance.random() < 0.2:
-            self.ledger.write(key, None, lambda: self.s3.delete_object(Bucket="load", Key=key))
-        else:
-            self._put(key, self._content(chance, name))
-
-    def _put(self, key: str, content: bytes) -> None:
-        put = self.s3.put_object
-        self.ledger.write(key, content, lambda: put(Bucket="load", Key=key, Body=content))
-
-    def upload(self, chance: random.Random, name: str) -> None:
-        target = {"Bucket": "load", "Key": f"parts-{name}"}
-        content = self._content(chance, name)
-        upload = {**target, "UploadId": self.s3.create_multipart_upload(**target)["UploadId"]}
-        part = self.s3.upload_part(**upload, PartNumber=1, Body=content)
-        listed = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
-        complete = self.s3.complete_multipart_upload
-        self.ledger.write(
-            target["Key"], content, lambda: complete(**upload, MultipartUpload=listed)
-        )
-
-    def messages(self, chance: random.Random, name: str) -> None:
-        body = f"sent-{chance.randrange(10**12)}"
-        self.sqs.send_message(QueueUrl=self.queue, MessageBody=body)
-        self.ledger.note(body)
-        body = f"published-{chance.randrange(10**12)}"
-        self.sns.publish(TopicArn=self.topic, Message=body)
-        self.ledger.note(body)
-
-    def calls(self, chance: random.Random, name: str) -> None:
-        accepted = self.runtime.invoke_endpoint_async(
-            EndpointName="later", InputLocation="s3://load/input"
-        )
-        self.ledger.note(accepted["OutputLocation"].rpartition("/")[2])
-
-    def records(self, chance: random.Random, name: str) -> None:
-        alarm = f"alarm-{chance.randrange(10**12)}"
-        self.cloudwatch.put_metric_alarm(
-            AlarmName=alarm,
-            Namespace="N",
-            MetricName="M",
-            Statistic="Sum",
-            Period=60,
-            EvaluationPeriods=1,
-            Threshold=1,
-            ComparisonOperator="GreaterThanThreshold",
-        )
-        self.ledger.note(alarm)
 
 
 def text_of(state: Path) -> str:
@@ -291,10 +119,10 @@ def test_nothing_acknowledged_is_lost(
         began = ledger.now()
         load.run()
         server.kill()
-        assert min(len(ledger.objects), len(ledger.texts)) > 100
+        assert ledger.deleted
         for number, at in enumerate(after_power_losses(server.home, ledger, began, left)):
             text = text_of(left / "state.db")
-            assert [note for noted, note in ledger.texts if noted <= at and note not in text] == []
+            assert ledger.lost_at(at, text) == []
             allowed = {key: ledger.allowed(key, at) for key in ledger.objects}
             assert wrong_objects(left, f"sqlite:///{left / 'state.db'}", allowed) == []
             if number % (POINTS // RESTARTS) == 0:
