@@ -243,8 +243,10 @@ def without_effect_page() -> str:
         "# Stored without effect",
         "",
         "Sagehen accepts these members, shows them where AWS does, and does not act on them. Every",
-        "other one has an effect or is [refused by name](operations.md); a test goes through the",
-        f"members of all operations in botocore {botocore.__version__}.",
+        "other one has an effect or is",
+        "[refused by name](../compatibility/not-supported.md); that page also has attributes of",
+        "topics and queues, and values, that have no effect. A test goes through the members of",
+        f"all operations in botocore {botocore.__version__}.",
         "A structure that comes more than once in a request is listed at its first place.",
     ]
     for name, members in sorted(WITHOUT_EFFECT.items()):

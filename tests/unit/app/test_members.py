@@ -90,9 +90,12 @@ def names_in(packages: tuple[str, ...]) -> frozenset[str]:
 
 @functools.cache
 def names_in_file(path: Path) -> frozenset[str]:
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    # Keys of dictionaries do not count: answers are made of them.
+    keys = {key for node in nodes if isinstance(node, ast.Dict) for key in node.keys}
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in keys:
             names.add(node.value)
         elif isinstance(node, ast.ClassDef) and any(
             isinstance(keyword.value, ast.Constant) and keyword.value.value == "pascal"

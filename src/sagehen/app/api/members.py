@@ -68,6 +68,10 @@ WITHOUT_EFFECT: Mapping[str, Reasons] = {
         "CopyObjectRequest.AnnotationDirective": "objects have no annotations",
         "ListObjectVersionsRequest.VersionIdMarker": "an object has one version",
         "Grantee.Type": "the grantee's ID or URI says it",
+        **{
+            f"PublicAccessBlockConfiguration.{member}": "no ACL or policy grants access"
+            for member in ("IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
+        },
     },
     "sagemaker": {
         "CreateModelInput.ExecutionRoleArn": _NO_ROLES,

@@ -20,12 +20,12 @@ from sagehen.wire.http import Response
 
 __all__ = ["OPERATIONS", "read_ownership"]
 
-_SWITCHES = {
-    "BlockPublicAcls": "block_public_acls",
-    "IgnorePublicAcls": "ignore_public_acls",
-    "BlockPublicPolicy": "block_public_policy",
-    "RestrictPublicBuckets": "restrict_public_buckets",
-}
+_SWITCHES = (
+    ("BlockPublicAcls", "block_public_acls"),
+    ("IgnorePublicAcls", "ignore_public_acls"),
+    ("BlockPublicPolicy", "block_public_policy"),
+    ("RestrictPublicBuckets", "restrict_public_buckets"),
+)
 
 
 async def get_encryption(exchange: S3Exchange) -> Response:
@@ -85,13 +85,13 @@ async def get_public_access_block(exchange: S3Exchange) -> Response:
             404,
             BucketName=exchange.bucket,
         )
-    inner = [text(name, _word(getattr(block, field))) for name, field in _SWITCHES.items()]
+    inner = [text(name, _word(getattr(block, field))) for name, field in _SWITCHES]
     return _answer("PublicAccessBlockConfiguration", *inner)
 
 
 async def put_public_access_block(exchange: S3Exchange) -> Response:
     root = parse(await read_document(exchange), "PublicAccessBlockConfiguration")
-    block = PublicAccessBlock(**{field: _switch(root, name) for name, field in _SWITCHES.items()})
+    block = PublicAccessBlock(**{field: _switch(root, name) for name, field in _SWITCHES})
     await _change(exchange, public_access_block=block)
     return Response(200)
 
