@@ -71,6 +71,8 @@ class GpuList(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[GpuReport, ...] = ()
     problem: str | None = None
     """why the driver's GPUs cannot be listed"""
+    uses_cpu: bool = False
+    """whether instances of GPU types run on the CPU, for want of GPUs"""
 
 
 def read_fraction(environment: Mapping[str, str]) -> Fraction | None:

@@ -60,7 +60,11 @@ class NodeQuestions:
     async def gpus(self) -> GpuList:
         lists = [found for _, found in await self._ask(_gpus)]
         problem = next((each.problem for each in lists if each.problem), None)
-        return GpuList(gpus=tuple(gpu for each in lists for gpu in each.gpus), problem=problem)
+        return GpuList(
+            gpus=tuple(gpu for each in lists for gpu in each.gpus),
+            problem=problem,
+            uses_cpu=bool(lists) and all(each.uses_cpu for each in lists),
+        )
 
     async def descriptions(self) -> dict[str, NodeDescription]:
         """Returns the nodes that answer, by id."""

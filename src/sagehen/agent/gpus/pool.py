@@ -203,6 +203,7 @@ class GpuPool:
                 for gpu in self._gpus.values()
             ),
             problem=self._problem,
+            uses_cpu=self._mode == "auto" and not self._gpus,
         )
 
     def utilization(self, gpus: Sequence[str]) -> dict[str, float]:

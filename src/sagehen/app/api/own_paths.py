@@ -23,6 +23,7 @@ from sagehen.app.api.status import (
     ServiceStatus,
     Snapshot,
     count_instances,
+    cpu_variants,
     describe_status,
     read_job_counts,
     read_transform_counts,
@@ -157,12 +158,15 @@ class OwnPaths:
         snapshot, walls, gpus, problems = await asyncio.gather(
             self._observe(), self._missing_walls(), self._gpus(), self._problems()
         )
+        described = describe_status(snapshot)
+        if gpus.uses_cpu:
+            problems = [*problems, *cpu_variants(described["endpoints"])]
         containers = {
             "missing_walls": walls,
             "gpus": msgspec.to_builtins(gpus),
             "problems": problems,
         }
-        return json_answer({**server, **describe_status(snapshot), **containers})
+        return json_answer({**server, **described, **containers})
 
     async def take_report(self, request: Request) -> Response:
         try:

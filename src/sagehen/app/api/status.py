@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from sagehen.base.settings.inference_service import InferenceServiceSettings
 from sagehen.frame.container_specs import InstanceState
+from sagehen.frame.instance_types import find_instance_type
 from sagehen.services.autoscaling.status import ScalingStatus
 from sagehen.services.inference_service import (
     job_store as inference_jobs,
@@ -40,6 +41,7 @@ __all__ = [
     "ServiceStatus",
     "Snapshot",
     "count_instances",
+    "cpu_variants",
     "describe_status",
     "read_job_counts",
     "read_transform_counts",
@@ -123,6 +125,17 @@ def describe_status(snapshot: Snapshot) -> dict[str, Any]:
         "transform_jobs": asdict(snapshot.transforms),
         "inference_services": [asdict(record) for record in snapshot.services],
     }
+
+
+def cpu_variants(endpoints: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Says which of the described variants run on the CPU where no node has a GPU."""
+    return [
+        f"{endpoint['name']}, variant {variant['name']}: {variant['instance_type']} has a GPU, and "
+        "none is here: it runs on the CPU."
+        for endpoint in endpoints
+        for variant in endpoint["variants"]
+        if (known := find_instance_type(variant["instance_type"])) and known.gpus
+    ]
 
 
 def _endpoint(

@@ -106,7 +106,9 @@ async def test_without_gpus_a_type_runs_on_the_cpu_unless_required(make_pool, dr
     with pytest.raises(NoCapacity, match="needs 1 GPU, and this machine has no GPU"):
         await reserve(make_pool(gpus="require"))
     driver.is_installed = False
-    assert (await reserve(make_pool())).hosts == [None]
+    pool = make_pool()
+    assert (await reserve(pool)).hosts == [None]
+    assert pool.report().uses_cpu
 
 
 async def test_unmanaged_counts_nothing(make_pool, driver):
@@ -114,7 +116,7 @@ async def test_unmanaged_counts_nothing(make_pool, driver):
     pool.start()
     assert [(await reserve(pool, kind)).hosts for kind in (NONE, ONE, FOUR)] == [[None]] * 3
     assert driver.lists == 0
-    assert pool.report().gpus == ()
+    assert (pool.report().gpus, pool.report().uses_cpu) == ((), False)
 
 
 async def test_a_driver_that_fails_is_asked_again_later(make_pool, driver, clock, caplog):

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy.exc import DatabaseError
 
 from sagehen.app.api.own_paths import LARGEST_REPORT_BYTES
+from sagehen.app.api.status import cpu_variants
 from sagehen.frame.container_specs import InstanceState
 from sagehen.frame.gpus import GpuHolder, GpuList, GpuReport
 from sagehen.frame.routes import AsyncPlan
@@ -178,7 +179,18 @@ async def test_the_status_lists_gpus(server: Server) -> None:
     assert (told["gpus"][0]["free"], told["gpus"][0]["holders"][0]["endpoint"]) == (0.75, NAME)
     server.agent.away = True
     told = (await server.ask("GET", "/_sagehen/status")).json["gpus"]
-    assert told == {"gpus": [], "problem": None}
+    assert told == {"gpus": [], "problem": None, "uses_cpu": False}
+
+
+def test_variants_of_gpu_types_are_named_where_they_run_on_the_cpu() -> None:
+    types = {"a": "ml.g5.xlarge", "b": "ml.m5.large", "c": "serverless-2048MB"}
+    endpoints = [
+        {"name": name, "variants": [{"name": "main", "instance_type": kind}]}
+        for name, kind in types.items()
+    ]
+    assert cpu_variants(endpoints) == [
+        "a, variant main: ml.g5.xlarge has a GPU, and none is here: it runs on the CPU."
+    ]
 
 
 async def test_the_status_says_which_service_the_settings_no_longer_have(server: Server) -> None:
