@@ -50,3 +50,15 @@ def test_the_front_page_stays_short_and_names_both_commands() -> None:
     assert len(README.splitlines()) < 110
     for command in ("make demo", "make test"):
         assert f"**`{command}`**" in README
+
+
+def test_the_speed_shown_is_of_the_newest_run_of_the_comparison() -> None:
+    (speed,) = re.findall(r"^\*\*Speed\*\*.*?\n\n", README, re.MULTILINE | re.DOTALL)
+    newest = max((ROOT / "benchmarks" / "results").glob("*-peers.md"))
+    assert f"(benchmarks/results/{newest.name})" in speed
+    run = {float(number.replace(",", "")) for number in re.findall(r"\d[\d,]*", newest.read_text())}
+    shown = [int(number.replace(",", "")) for number in re.findall(r"\d+,\d+", speed)]
+    assert len(shown) > 2
+    # Rounded figures: to within 1 % of the run's.
+    wrong = [each for each in shown if not any(abs(each - real) < 0.01 * each for real in run)]
+    assert not wrong
