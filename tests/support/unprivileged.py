@@ -33,6 +33,9 @@ def unprivileged_server(**settings: str) -> Iterator[Server]:
     told = subprocess.run([PYTHON, "-c", version], capture_output=True, text=True, check=False)
     if told.stdout.split() != [str(number) for number in sys.version_info[:2]]:
         pytest.skip(f"{PYTHON} is of another version than the packages")
+    for packages in _package_folders():
+        if any(not each.stat().st_mode & 0o001 for each in Path(packages).parents):
+            pytest.skip(f"only root can read the packages in {packages}")
     folder = Path(tempfile.mkdtemp(prefix="sgh-"))
     try:
         python = _make_python(folder / "python")
@@ -58,6 +61,9 @@ def _make_python(folder: Path) -> Path:
     """A virtual environment of that Python with the packages of the tests' own."""
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    folders = [*site_folders(), str(Path(sagehen.__file__).parents[1])]
-    (site / "tests.pth").write_text("".join(map(add_folder_line, folders)))
+    (site / "tests.pth").write_text("".join(map(add_folder_line, _package_folders())))
     return folder / "bin" / "python"
+
+
+def _package_folders() -> list[str]:
+    return [*site_folders(), str(Path(sagehen.__file__).parents[1])]
