@@ -70,6 +70,7 @@ class _Child:
     """it was asked to end, and is started again with other settings"""
     process: asyncio.subprocess.Process | None = None
     watch: asyncio.Task[None] | None = None
+    restart: asyncio.Task[None] | None = None
     backoff: Backoff = field(
         default_factory=lambda: Backoff(FIRST_RESTART_DELAY_SECONDS, LONGEST_RESTART_DELAY_SECONDS)
     )
@@ -106,17 +107,19 @@ class Supervisor:
         return Deaths(child.role.title, child.deaths)
 
     def restart(self, name: str, settings: Settings) -> None:
-        """Ends the role's processes gracefully and starts them with `settings`, which all that is
-        started later gets, too."""
+        """Ends the role's processes, as `stop` does, and starts them with `settings`, which all
+        that is started later gets, too."""
         self._settings = pickle_settings(settings)
         for child in self._children:
             process = child.process
-            if child.role.name != name or process is None or process.returncode is not None:
+            if child.role.name != name or child.is_restarting:
+                continue
+            if process is None or process.returncode is not None:
                 continue
             child.is_restarting = True
             if child.role.forewarned:
                 process.send_signal(signal.SIGUSR1)
-            process.terminate()
+            child.restart = asyncio.create_task(_terminate(child.role, process))
 
     async def stop(self) -> None:
         """Closes the sockets and terminates the processes; kills those that take too long."""
@@ -133,15 +136,7 @@ class Supervisor:
     async def _end(self, child: _Child) -> None:
         process = child.process
         if process is not None and process.returncode is None:
-            process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_SECONDS)
-            except TimeoutError:
-                log.warning("%s did not stop in time and is killed.", child.role.title)
-                process.kill()
-            else:
-                if process.returncode not in (0, -signal.SIGTERM):
-                    log.warning("%s ended with status %s.", child.role.title, process.returncode)
+            await _terminate(child.role, process)
         if child.watch is not None:
             child.watch.cancel()
             await asyncio.gather(child.watch, return_exceptions=True)
@@ -209,6 +204,19 @@ class Supervisor:
         stdin.write(self._settings)
         stdin.close()
         return process
+
+
+async def _terminate(role: Role, process: asyncio.subprocess.Process) -> None:
+    """Kills the process if it takes too long."""
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_TIMEOUT_SECONDS)
+    except TimeoutError:
+        log.warning("%s did not stop in time and is killed.", role.title)
+        process.kill()
+    else:
+        if process.returncode not in (0, -signal.SIGTERM):
+            log.warning("%s ended with status %s.", role.title, process.returncode)
 
 
 def _pipe(stream: Stream | None) -> Stream:

@@ -1,6 +1,7 @@
 """Processes are started again, whatever kept them from starting."""
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sagehen.app import supervisor as supervisor_module
 from sagehen.app.supervisor import Role, Supervisor
 from sagehen.base.clock import SystemClock
 from sagehen.base.home import Home, prepare_home
@@ -73,3 +75,28 @@ async def test_a_process_that_cannot_be_started_is_tried_again(
     # All of it: to stop a process may be to cut off what it says.
     await until(lambda: log.is_file() and NO_MODULE in log.read_text())
     await supervisor.stop()
+
+
+async def test_a_restarted_process_that_does_not_end_is_killed(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose threads wait for a database that does not answer."""
+    program = home.path / "stubborn"
+    program.write_text("#!/bin/sh\nmkdir $0.first && trap '' TERM\necho started\nexec sleep 600\n")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_SECONDS", 0.2)
+    settings = Settings(home=home.path)
+    supervisor = Supervisor([Role("nothing")], settings, {"PATH": os.environ["PATH"]}, Hasty())
+    log = home.logs / "nothing.log"
+
+    def starts() -> int:
+        return log.read_text().count("started") if log.is_file() else 0
+
+    await supervisor.start()
+    await until(lambda: starts() == 1)
+    supervisor.restart("nothing", settings)
+    supervisor.restart("nothing", settings)
+    await until(lambda: starts() == 2)
+    await supervisor.stop()
+    assert supervisor.most_deaths().deaths == 0
