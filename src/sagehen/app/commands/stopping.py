@@ -48,6 +48,10 @@ def _signalled(
         lock = server_home.lock.open("r+")
     except FileNotFoundError:
         raise _not_running(server_home) from None
+    except PermissionError as error:
+        raise Invalid(
+            f"The home {server_home.path} is another user's: run this as that user."
+        ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

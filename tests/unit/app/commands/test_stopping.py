@@ -1,5 +1,6 @@
 """`sagehen stop`: which process gets a signal, and which does not."""
 
+import errno
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -98,6 +99,16 @@ def test_the_id_that_a_killed_server_left_gets_no_signal(home: Home) -> None:
 def test_a_home_that_never_was(short_path: Path) -> None:
     ended = run_command("stop", "--home", short_path / "none")
     assert (ended.status, "No server runs" in ended.stderr) == (1, True)
+
+
+def test_home_of_another_user_is_no_traceback(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> None:  # root is refused nothing
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    for command in ("stop", "reload"):
+        ended = run_command(command, "--home", home.path)
+        assert (ended.status, "is another user's" in ended.stderr) == (1, True)
 
 
 def test_a_second_server_is_told_the_command(home: Home) -> None:
