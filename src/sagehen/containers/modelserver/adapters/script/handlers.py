@@ -94,14 +94,19 @@ def _refusing(
             return convert(data, content_type, *context)
         except UnsupportedFormat as error:
             raise Refusal(type_status, str(error)) from error
-        except (MemoryError, RuntimeError, SagehenError):
-            raise  # such as a GPU without memory
         except Exception as error:
-            if data_status is None:
+            if data_status is None or _is_own_fault(error):
                 raise
             raise Refusal(data_status, f"The body is not {content_type}: {error}") from error
 
     return convert_or_refuse
+
+
+def _is_own_fault(error: Exception) -> bool:
+    """Returns whether an error is not the body's, such as that of a GPU without memory."""
+    # RecursionError, which is a RuntimeError, is that of a body nested too deeply.
+    is_of_body = isinstance(error, RecursionError)
+    return isinstance(error, MemoryError | RuntimeError | SagehenError) and not is_of_body
 
 
 def missing(name: str) -> Callable[..., Any]:

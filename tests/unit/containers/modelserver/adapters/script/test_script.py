@@ -116,7 +116,13 @@ def test_types_that_nothing_reads_or_writes(load):
         (b"{no json", "application/json", b"The body is not application/json: Expecting property"),
         (b"\xff\xfe", "text/csv", b"The body is not text/csv in UTF-8: "),
         (b"no numpy", "application/x-npy", b"The body is not application/x-npy: "),
+        (
+            b"[" * 100_000,
+            "application/json",
+            b"The body is not application/json: maximum recursion",
+        ),
     ],
+    ids=["syntax", "encoding", "format", "depth"],
 )
 def test_a_body_that_the_default_cannot_read_is_the_callers_error(
     load, body, content_type, message
