@@ -49,11 +49,12 @@ def select_endpoint(status: dict[str, Any], name: str) -> dict[str, Any]:
     endpoints = [endpoint for endpoint in status["endpoints"] if endpoint["name"] == name]
     if not endpoints:
         raise NotFound(f"There is no endpoint {name}; `sagehen status` lists them all.")
+    own = re.compile(rf"(Node \S+: )?{re.escape(name)}, ")  # a cluster's begin with the node
     return {
         "url": status["url"],
         "version": status.get("version"),
         "endpoints": endpoints,
-        "problems": [line for line in status.get("problems", ()) if line.startswith(f"{name}, ")],
+        "problems": [line for line in status.get("problems", ()) if own.match(line)],
     }
 
 

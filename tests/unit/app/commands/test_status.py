@@ -221,9 +221,13 @@ def test_one_endpoint_is_shown_with_its_instances() -> None:
 
 
 def test_one_endpoint_is_shown_with_what_it_waits_for() -> None:
-    waits = [f"{name}, instance i-1: its containers start." for name in ("a", "b", "bb")]
+    waits = [
+        f"{node}{name}, instance i-1: its containers start."
+        for name in ("a", "b", "bb")
+        for node in ("", "Node n-1: ")
+    ]
     status = select_endpoint(status_of("a", "b") | {"problems": waits}, "b")
-    assert [line for line in plain_status(status).splitlines() if line in waits] == waits[1:2]
+    assert [line for line in plain_status(status).splitlines() if line in waits] == waits[2:4]
 
 
 def test_no_endpoint_is_shown_for_an_unknown_name() -> None:
