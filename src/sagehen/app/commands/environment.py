@@ -177,7 +177,7 @@ def _is_pointed(environ: Mapping[str, str]) -> bool:
 
 def _given_back(environ: Mapping[str, str]) -> ClientVariables:
     kept = sorted(filter(_KEPT.fullmatch, environ))
-    if not kept and "AWS_ENDPOINT_URL" not in environ:
+    if not kept and not _is_pointed(environ):
         _note("This shell does not point at a server: nothing to unset.")
         return ClientVariables({})
     copies = {name.removeprefix(_BEFORE): name for name in kept}

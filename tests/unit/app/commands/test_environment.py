@@ -140,7 +140,9 @@ class TestUnset:
     def test_a_shell_that_does_not_point_at_a_server_stays_as_it_is(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert self.evaluated(monkeypatch, self.REAL, "--unset") == self.REAL
+        other = {"AWS_ENDPOINT_URL": "http://localhost:4566"}
+        for before in (self.REAL, self.REAL | other):
+            assert self.evaluated(monkeypatch, before, "--unset") == before
 
     def test_fish(self) -> None:
         given_back = ClientVariables({}, ("GONE",), {"AWS_PROFILE": "BEFORE"})
