@@ -7,6 +7,7 @@ values are refused by name. Numbers are written in full.
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from sagehen.frame.arns import ArnMaker
@@ -16,7 +17,7 @@ from sagehen.services.monitoring.cloudwatch.queries import Query
 
 __all__ = ["check_labels", "label_of"]
 
-_DYNAMIC = re.compile(r"\$\{([^}]*)\}")
+_DYNAMIC = re.compile(r"\$\{([^{}]*)\}")
 _PROPERTY = re.compile(r"PROP\('([^']*)'\)")
 _TIME_ZONE = re.compile(r"[+-]\d{4}")
 _DIMENSION = "Dim."
@@ -98,4 +99,4 @@ def _property(name: str, query: Query, arns: ArnMaker) -> str:
 
 
 def _text(number: float) -> str:
-    return repr(number).removesuffix(".0")
+    return f"{Decimal(repr(number)):f}".removesuffix(".0")

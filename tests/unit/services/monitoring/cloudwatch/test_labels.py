@@ -1,5 +1,7 @@
 """Labels of GetMetricData: as CloudWatch makes them, and with dynamic values."""
 
+import time
+
 import pytest
 
 from support.metric_queries import ask, expression, query
@@ -71,6 +73,18 @@ def test_dynamic_values_of_dimensions_and_expressions(cloudwatch):
 
 def test_metric_name_that_looks_like_a_dynamic_value_stays(cloudwatch):
     assert labels(cloudwatch, query("m1", "${Colour}")) == ["${Colour}"]
+
+
+def test_numbers_in_labels_are_written_in_full(cloudwatch):
+    cloudwatch.put("m", 1e20)
+    assert labels(cloudwatch, query(Label="${MAX}")) == ["100000000000000000000"]
+
+
+def test_long_label_takes_no_long_time(cloudwatch):
+    label = "${" * 10_000
+    began = time.thread_time()
+    assert labels(cloudwatch, query(Label=label)) == [label]
+    assert time.thread_time() - began < 0.5
 
 
 @pytest.mark.parametrize(
