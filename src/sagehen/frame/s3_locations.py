@@ -8,8 +8,10 @@ from sagehen.base.errors import Invalid
 
 __all__ = ["Location", "parse_location"]
 
-# `s3-region` is the older form; `dualstack` and `fips` are labels, too.
-_S3_HOST = re.compile(r"((?P<bucket>.+)\.)?s3([.-][a-z0-9-]+){0,3}\.amazonaws\.com(\.cn)?")
+# `s3-region` is the older form; `s3-fips` and the label `dualstack` may precede the region.
+_S3_HOST = re.compile(
+    r"((?P<bucket>.+)\.)?s3(-[a-z0-9-]+)?(\.[a-z0-9-]+){0,2}\.amazonaws\.com(\.cn)?"
+)
 
 
 @dataclass(frozen=True)

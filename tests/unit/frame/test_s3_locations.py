@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from sagehen.base.errors import Invalid
@@ -19,6 +21,7 @@ from sagehen.frame.s3_locations import Location, parse_location
         ("https://s3.eu-west-1.amazonaws.com/bucket/a/b", Location("bucket", "a/b")),
         ("https://s3-eu-west-1.amazonaws.com/bucket/a/b", Location("bucket", "a/b")),
         ("https://bucket.s3.dualstack.eu-west-1.amazonaws.com/a", Location("bucket", "a")),
+        ("https://s3-fips.dualstack.us-east-1.amazonaws.com/bucket/a", Location("bucket", "a")),
         ("https://s3.cn-north-1.amazonaws.com.cn/bucket/a", Location("bucket", "a")),
     ],
 )
@@ -46,6 +49,13 @@ def test_addresses_of_s3_are_read(url: str, location: Location) -> None:
 def test_other_addresses_are_refused(url: str) -> None:
     with pytest.raises(Invalid, match="s3://bucket/key"):
         parse_location(url)
+
+
+def test_long_host_takes_no_long_time() -> None:
+    began = time.thread_time()
+    with pytest.raises(Invalid):
+        parse_location("https://s3" + "-a" * 500 + ".example.org/key")
+    assert time.thread_time() - began < 0.5
 
 
 @pytest.mark.parametrize("prefix", ["models", "models/"])
