@@ -47,9 +47,9 @@ class FilterPolicy:
             return self._test(_values_of(attributes))
         try:
             body = msgspec.json.decode(message)
+            return isinstance(body, dict) and self._test(body)
         except (msgspec.DecodeError, RecursionError):
             return False
-        return isinstance(body, dict) and self._test(body)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -64,8 +64,9 @@ def read_policy(text: str, scope: str = ATTRIBUTES) -> FilterPolicy:
     if not isinstance(definition, dict):
         raise Invalid("Filter policy must be a JSON object")
     try:
-        test = read_rules(definition, FILTER_POLICY, flat=scope if scope == ATTRIBUTES else None)
-        _check_complexity(list(_leaves(definition, 1)))
+        flat = scope if scope == ATTRIBUTES else None
+        test = read_rules(definition, FILTER_POLICY, flat)
+        _check_complexity(list(_leaves(definition, 1, dots_nest=flat is None)))
     except RecursionError:
         raise Invalid("Filter policy is nested too deeply") from None
     return FilterPolicy(test, scope)
@@ -92,14 +93,15 @@ def _decoded(text: str) -> Any:
         return text
 
 
-def _leaves(rules: Mapping[str, Any], depth: int) -> Iterator[tuple[int, int]]:
+def _leaves(rules: Mapping[str, Any], above: int, dots_nest: bool) -> Iterator[tuple[int, int]]:
     """Yields each key's number of values and depth."""
     for key, rule in rules.items():
+        depth = above + key.count(".") * dots_nest
         if isinstance(rule, dict):
-            yield from _leaves(rule, depth + 1)
+            yield from _leaves(rule, depth + 1, dots_nest)
         elif key == "$or" and all(isinstance(item, dict) for item in rule):
             for item in rule:
-                yield from _leaves(item, depth)
+                yield from _leaves(item, depth, dots_nest)
         else:
             yield len(rule), depth
 

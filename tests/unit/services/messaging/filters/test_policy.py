@@ -195,3 +195,17 @@ def test_a_policy_nested_without_end_is_refused() -> None:
     nested = '{"a":' * 600 + '["x"]' + "}" * 600
     with pytest.raises(Invalid, match="Filter policy is"):
         read_policy(nested, BODY)
+
+
+def test_levels_by_dots_count_as_nested_ones() -> None:
+    dotted = json.dumps({"a.b.c": list(range(51))})
+    with pytest.raises(Invalid, match="too complex"):
+        read_policy(dotted, BODY)
+    read_policy(dotted, ATTRIBUTES)  # names of attributes may have dots
+    with pytest.raises(Invalid, match="too complex"):
+        read_policy(json.dumps({"a." * 250 + "a": ["x"]}), BODY)
+
+
+def test_message_nested_too_deeply_is_not_accepted() -> None:
+    body = '{"a":' + "[" * 990 + "]" * 990 + "}"
+    assert not read_policy('{"a": ["x"]}', BODY).accepts(body, {})
