@@ -112,7 +112,7 @@ def validate(operation: OperationModel, params: dict[str, Any]) -> None:
 
 def _missing_of_sqs(path: str) -> AwsError:
     """`path` is such as `entries.1.member.id`."""
-    names = [part[0].upper() + part[1:] for part in path.split(".") if part != "member"]
+    names = [part[:1].upper() + part[1:] for part in path.split(".") if part != "member"]
     message = f"The request must contain the parameter {'.'.join(names)}."
     return AwsError("MissingParameter", message, 400)
 

@@ -164,3 +164,10 @@ def test_long_values_are_cut():
     got = message("DescribeEndpoint", {"EndpointName": "a" * 1_000_000})
     assert "aaa…'" in got
     assert len(got) < 1000
+
+
+@pytest.mark.parametrize(("key", "shown"), [("", ""), ("a..b", "A..B")])
+def test_required_member_of_sqs_below_any_key(key, shown):
+    params = {"QueueUrl": "q", "MessageBody": "m", "MessageAttributes": {key: {}}}
+    expected = f"The request must contain the parameter MessageAttributes.{shown}.DataType."
+    assert message("SendMessage", params, "sqs", "MissingParameter") == expected
