@@ -1,7 +1,7 @@
 """Makes changes of folders outlast a loss of power."""
 
+import errno
 import os
-from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["make_folder", "sync_folder"]
@@ -13,9 +13,13 @@ def make_folder(folder: Path) -> None:
     if not folder.parent.exists():
         make_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
-    # A folder that may not be read is another user's, and so is what was made in it.
-    with suppress(PermissionError):
+    try:
         sync_folder(folder.parent)
+    except OSError as error:
+        # A folder that may not be read is another user's, and so is what was made in it. Some file
+        # systems that only hold mount points (autofs, squashfs) cannot sync.
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
+            raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Who may read what is in a home."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -51,6 +52,18 @@ def test_folders_in_it_are_closed_too(short_path: Path) -> None:
     (short_path / "home/objects").mkdir(parents=True)
     (short_path / "home/objects").chmod(0o755)
     assert mode(prepare_home(short_path / "home").objects) == 0o700
+
+
+def test_home_below_folders_that_cannot_sync(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As autofs and squashfs, which hold only the mount point of a home."""
+
+    def fsync(descriptor: int) -> None:
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    assert prepare_home(short_path / "a/home").path.is_dir()
 
 
 def test_a_folder_that_all_may_write_is_no_home(short_path: Path) -> None:
