@@ -1,7 +1,6 @@
 """A server that listens on port 8080 only, as many containers written for SageMaker do.
 
-PORT         listens elsewhere
-LOADS_UNTIL  a URL: it has metrics on port 9100, and loads until the URL is found
+LOADS_UNTIL is a URL: the server has metrics on port 9100, and loads until the URL is found.
 A body is an address, HOST:PORT; the answer is what came of a connection to it, or this
 container's NAME for an empty body.
 """
@@ -59,4 +58,4 @@ def load(until: str) -> None:
 
 if "LOADS_UNTIL" in os.environ:
     load(os.environ["LOADS_UNTIL"])
-ThreadingHTTPServer(("", int(os.environ.get("PORT", "8080"))), Handler).serve_forever()
+ThreadingHTTPServer(("", 8080), Handler).serve_forever()

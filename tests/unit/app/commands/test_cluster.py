@@ -62,12 +62,6 @@ def test_what_waits_is_printed_below_the_nodes(show):
     assert shown["nodes"][0]["state"] == "ready"
 
 
-def test_a_node_s_name_is_whole(show):
-    node = NODE | {"id": "node-127-0-0-1-" + "x" * 90, "address": "10.77.0.13:9000"}
-    (row,) = show({"nodes": [node], "waiting": [], "of_leader": True}).splitlines()[1:]
-    assert row.split()[:2] == [node["id"], node["address"]]
-
-
 def test_problems_besides_the_nodes_are_shown(show):
     answer = {"nodes": [NODE], "waiting": [], "of_leader": True, "problems": ["Ray is silent."]}
     assert "Ray is silent." in show(answer)
