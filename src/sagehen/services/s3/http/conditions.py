@@ -117,5 +117,5 @@ def _seconds(date: str | None, otherwise: float) -> float:
         return otherwise
     try:
         return parsedate_to_datetime(date).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return otherwise
