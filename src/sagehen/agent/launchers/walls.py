@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ one, with the empty folders in it, as servers do not make theirs"""
 NAMED_FOLDERS = (TMP, Path("/var/tmp"), Path("/run/media"), SHARED_MEMORY)
 """private folders where users keep programs and data; in the others are sockets and logs"""
 _PROGRAM_FOLDERS = ("bin", "sbin")
+_SHELL_SIGNS = "();<>|&\n"
 
 
 class Wall(StrEnum):
@@ -165,18 +167,34 @@ def _absolute_words(command: Iterable[str]) -> Iterator[str]:
         if os.path.isabs(word):
             yield word
         elif " " in word:
-            text = shlex.shlex(word, posix=True, punctuation_chars=True)
-            text.whitespace_split = True
-            try:
-                parts = list(text)
-            except ValueError:  # a quotation mark is missing
-                parts = word.split()
-            # A script's own files lie right in /tmp.
+            # A script's own files lie right in /tmp, and in /run and the like.
             yield from (
                 part
-                for part in parts
-                if os.path.isabs(part) and Path(part).parent not in NAMED_FOLDERS
+                for part in _words_of_text(word)
+                if _is_in(Path(part), NAMED_FOLDERS) and Path(part).parent not in NAMED_FOLDERS
             )
+
+
+def _words_of_text(text: str) -> Iterator[str]:
+    """Yields the words of a shell's text without what it makes or writes itself: that is to be the
+    container's own, also where a run by hand has left it on the machine."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=_SHELL_SIGNS)
+    lexer.whitespace, lexer.whitespace_split = " \t\r", True
+    try:
+        words = list(lexer)
+    except ValueError:  # a quotation mark is missing
+        words = text.split()
+    made: list[Path] = []
+    program = ""
+    for before, word in pairwise(["", *words]):
+        is_sign = bool(word) and word[0] in _SHELL_SIGNS
+        if ">" in before or (program == "mkdir" and not is_sign):
+            made.append(Path(word))
+        elif is_sign:
+            program = ""
+        else:
+            program = program or word
+    yield from (word for word in words if not any(map(Path(word).is_relative_to, made)))
 
 
 def _is_in(path: Path, folders: Iterable[Path]) -> bool:

@@ -355,6 +355,37 @@ def test_named_programs_bring_their_folders(tmp_path: Path, machine_folder: Path
         assert named_by(in_shell) == ((machine_folder / "code",) if ending else ())
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mkdir -p {0}/own && exec {0}/code/serve --cache {0}/own/cache",
+        "exec {0}/code/serve 2>> {0}/own/log",
+        "mkdir -p {0}/own\n{0}/code/serve",
+    ],
+)
+def test_what_a_shell_makes_itself_is_the_containers_own(
+    tmp_path: Path, machine_folder: Path, text: str
+) -> None:
+    """Though a run by hand has left it on the machine."""
+    (machine_folder / "own" / "cache").mkdir(parents=True)
+    (machine_folder / "code").mkdir()
+    for name in ("own/log", "code/serve"):
+        (machine_folder / name).touch()
+    in_shell = plan(tmp_path, "sh", "-c", text.format(shlex.quote(str(machine_folder))))
+    assert named_by(in_shell) == (machine_folder / "code",)
+
+
+def test_what_a_shell_names_in_the_containers_folders_is_not_refused(
+    tmp_path: Path, machine_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in /run and /var/log, where the machine's servers have such files, too."""
+    monkeypatch.setattr(walls, "NAMED_FOLDERS", ())
+    (machine_folder / "server.pid").touch()
+    pid = shlex.quote(str(machine_folder / "server.pid"))
+    in_shell = plan(tmp_path, "sh", "-c", f"exec serve --pid {pid}")
+    assert (named_by(in_shell), unseen_file(in_shell)) == ((), None)
+
+
 def test_not_all_of_tmp_is_named(tmp_path: Path) -> None:
     with NamedTemporaryFile(dir="/tmp", suffix=".py") as script:
         given = plan(tmp_path, "python3", script.name, "/tmp")
