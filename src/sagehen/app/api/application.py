@@ -157,7 +157,7 @@ class Application:
             model, message = likely_model(request), describe_outage(error)
             if isinstance(error, OperationalError):
                 extra = {"action": "state_away", "id": request_id}
-                log.warning("The state is away: %s", error, extra=extra)
+                log.warning("The state is away: %s", error.orig, extra=extra)
                 if looks_like_link(request):  # which anybody may send
                     message = "The state cannot be reached now. Try again later."
             error_response = AwsError("ServiceUnavailable", message, 503)

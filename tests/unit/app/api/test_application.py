@@ -159,9 +159,10 @@ async def test_an_operation_that_the_database_ended_is_done_again(house, state, 
     assert (await house.ask(signed(), b"{}"))[0] == status
 
 
-async def test_links_that_anybody_may_send_do_not_tell_where_the_database_is(house):
+async def test_links_that_anybody_may_send_do_not_tell_where_the_database_is(house, caplog):
     def confirm(call, params):
-        raise OperationalError("SELECT", {}, Exception('connection to "10.0.0.7" failed'))
+        values = {"token": "secret-token"}
+        raise OperationalError("SELECT", values, Exception('connection to "10.0.0.7" failed'))
 
     house.operations["sns"] = {"ConfirmSubscription": confirm}
     topic = "arn:aws:sns:us-east-1:000000000000:t"
@@ -169,6 +170,8 @@ async def test_links_that_anybody_may_send_do_not_tell_where_the_database_is(hou
     assert (await house.ask({"Host": HOST}, method="GET", query=query))[0] == 503
     assert b"The state cannot be reached now." in house.body
     assert b"10.0.0.7" not in house.body
+    assert '"10.0.0.7" failed' in caplog.text
+    assert "secret-token" not in caplog.text
 
 
 async def test_asynchronous_request_is_refused_while_the_database_is_away(house):
