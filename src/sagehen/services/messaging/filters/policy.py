@@ -42,10 +42,10 @@ class FilterPolicy:
         self._scope = scope
 
     def accepts(self, message: str, attributes: Mapping[str, MessageAttribute]) -> bool:
-        """A policy on the body rejects messages that are not JSON objects."""
-        if self._scope == ATTRIBUTES:
-            return self._test(_values_of(attributes))
+        """Rejects messages nested too deeply; a policy on the body, what is no JSON object."""
         try:
+            if self._scope == ATTRIBUTES:
+                return self._test(_values_of(attributes))
             body = msgspec.json.decode(message)
             return isinstance(body, dict) and self._test(body)
         except (msgspec.DecodeError, RecursionError):
