@@ -4,6 +4,7 @@ Source: CloudWatch's user guide (graph-dynamic-labels). It does not say how time
 values are refused by name. Numbers are written in full.
 """
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -69,27 +70,28 @@ def _check(name: str) -> None:
 
 
 def label_of(label: str, query: Query, points: Points, arns: ArnMaker) -> str:
-    """Fills in the dynamic values. Those of no points, and an expression's properties, are empty.
+    """Fills in the dynamic values. Those of no points, those whose computation overflows, and an
+    expression's properties are empty.
 
     Args:
         label: of the time series; an expression may have several.
     """
+    values = [number for _, number in sorted(points.items())]
 
-    def fill(match: re.Match[str]) -> str:
-        name = match[1]
+    @functools.cache  # A long label may repeat a name very often.
+    def dynamic_value(name: str) -> str:
         if name == "LABEL":
             return query.default_label
         if name == "DATAPOINT_COUNT":
             return str(len(points))
         if name in _OF_VALUES:
-            values = [number for _, number in sorted(points.items())]
-            return _text(_OF_VALUES[name](values)) if values else ""
+            return _text(_OF_VALUES[name], values) if values else ""
         listed = _PROPERTY.fullmatch(name)
         if listed is None:
-            return match[0]  # of a metric's name, which no label has to hold
+            return f"${{{name}}}"  # of a metric's name, which no label has to hold
         return _property(listed[1], query, arns) if query.expression is None else ""
 
-    return _DYNAMIC.sub(fill, label)
+    return _DYNAMIC.sub(lambda match: dynamic_value(match[1]), label)
 
 
 def _property(name: str, query: Query, arns: ArnMaker) -> str:
@@ -98,5 +100,9 @@ def _property(name: str, query: Query, arns: ArnMaker) -> str:
     return dict(query.metric.dimensions).get(name.removeprefix(_DIMENSION), "")
 
 
-def _text(number: float) -> str:
-    return f"{Decimal(repr(number)):f}".removesuffix(".0")
+def _text(act: Callable[[Sequence[float]], float], values: Sequence[float]) -> str:
+    try:
+        number = act(values)
+    except OverflowError:
+        return ""
+    return f"{Decimal(repr(number)):f}".removesuffix(".0") if math.isfinite(number) else ""

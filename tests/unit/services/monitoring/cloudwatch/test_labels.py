@@ -4,6 +4,9 @@ import time
 
 import pytest
 
+from sagehen.frame.arns import ArnMaker
+from sagehen.services.monitoring.cloudwatch.labels import label_of
+from sagehen.services.monitoring.cloudwatch.queries import read_queries
 from support.metric_queries import ask, expression, query
 
 
@@ -80,10 +83,27 @@ def test_numbers_in_labels_are_written_in_full(cloudwatch):
     assert labels(cloudwatch, query(Label="${MAX}")) == ["100000000000000000000"]
 
 
+@pytest.mark.parametrize("name", ["SUM", "AVG", "FIRST_LAST_RANGE", "MIN_MAX_RANGE"])
+def test_values_that_overflow_are_empty(filled, name):
+    huge = expression("e1", "(m1 - 2) * 8e307", Label=f"<${{{name}}}>")
+    assert labels(filled, {**query("m1"), "ReturnData": False}, huge) == ["<>"]
+
+
 def test_long_label_takes_no_long_time(cloudwatch):
     label = "${" * 10_000
     began = time.thread_time()
     assert labels(cloudwatch, query(Label=label)) == [label]
+    assert time.thread_time() - began < 0.5
+
+
+def test_each_dynamic_value_is_computed_once():
+    request = ask(query("m1", Label="${MAX}" * 2000))
+    (read,) = read_queries(request["MetricDataQueries"])
+    points = {second: float(second) for second in range(10_000)}
+    began = time.thread_time()
+    assert (
+        label_of(read.label, read, points, ArnMaker("000000000000", "us-east-1")) == "9999" * 2000
+    )
     assert time.thread_time() - began < 0.5
 
 
