@@ -84,7 +84,8 @@ def _string_to_sign(head: RequestHead, parameters: Mapping[str, str], resource: 
         head.headers.get("content-md5", "").strip(),
         head.headers.get("content-type", "").strip(),
         parameters["Expires"],
-        *(f"{name}:{headers[name].strip()}" for name in amz),
+        # A line break would make one parameter look like two signed headers.
+        *(f"{name}:{headers[name].strip()}".replace("\n", " ") for name in amz),
     ]
     return "\n".join([*lines, resource])
 

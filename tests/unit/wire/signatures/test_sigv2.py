@@ -1,7 +1,7 @@
 """Links of S3's signature version 2, signed by botocore."""
 
 import time
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import pytest
 from botocore.auth import HmacV1QueryAuth
@@ -53,6 +53,22 @@ def test_an_end_that_is_no_plain_number_is_refused(expires: str) -> None:
     code, message = refusal(f"{url}Expires={quote(expires)}{rest.lstrip('0123456789')}")
     assert code == "AuthorizationQueryParametersError"
     assert message.startswith("Query-string authentication requires")
+
+
+def test_line_break_in_a_header_hides_no_other_header() -> None:
+    """Else who holds a link could leave out the headers that it was signed with."""
+    headers = {"x-amz-security-token": "t", "x-amz-tagging": "k=v"}
+    request = AWSRequest("GET", "http://host/bucket/key", headers=headers)
+    HmacV1QueryAuth(Credentials(KEY, SECRET)).add_auth(request)
+    assert verify(str(request.url)) == KEY
+    url, _, query = str(request.url).partition("?")
+    signed = dict(parse_qsl(query))
+    tagging = signed.pop("x-amz-tagging")
+    merged = {**signed, "x-amz-security-token": f"t\nx-amz-tagging:{tagging}"}
+    assert refusal(f"{url}?{urlencode(merged)}")[0] == "SignatureDoesNotMatch"
+    del signed["x-amz-security-token"]
+    merged = {**signed, "x-amz-security-token:t\nx-amz-tagging": tagging}
+    assert refusal(f"{url}?{urlencode(merged)}")[0] == "SignatureDoesNotMatch"
 
 
 def test_a_parameter_that_selects_another_operation_must_be_signed() -> None:
