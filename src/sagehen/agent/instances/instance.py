@@ -302,6 +302,8 @@ class Instance:
             if running.exited.done():
                 reason = failed_ping(running.hostname, self.spec, running.describe_end())
                 raise ContainerUnhealthy(reason, final=running.will_not_load)
+        for wait in waits:
+            wait.result()  # raises what has ended the wait: only its return means health
 
     async def _serve(self) -> str:
         """Returns the reason when a container ends or stops answering."""

@@ -16,6 +16,7 @@ from sagehen.agent.artifacts.fetch import ModelData
 from sagehen.agent.instances import running as running_container
 from sagehen.agent.instances.instance import Instance
 from sagehen.agent.instances.process_tree import open_connections, tree_listening_ports
+from sagehen.agent.instances.running import RunningContainer
 from sagehen.agent.node import Node, Pace
 from sagehen.base.clock import SystemClock
 from sagehen.base.errors import Unavailable
@@ -257,6 +258,19 @@ async def test_one_that_is_never_healthy_fails_when_its_time_is_up(
         # It may not listen yet on a busy machine.
         assert re.search("/ping did not answer 200 within 0.5 s; (it answered|nothing)", reason)
     assert containers(node) == []
+
+
+async def test_one_whose_health_cannot_be_checked_is_not_in_service(
+    node: Node, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: RunningContainer) -> None:
+        raise ValueError("a fault of the check")
+
+    monkeypatch.setattr(RunningContainer, "wait_until_healthy", fail)
+    async with running(make_spec(), node) as watched:
+        assert await watched.seen.get() is InstanceState.FAILED
+        assert watched.instance.report.failure_reason is not None
+        assert "a fault of the check" in watched.instance.report.failure_reason
 
 
 async def test_one_that_listens_elsewhere_is_told_where(
