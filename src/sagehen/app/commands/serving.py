@@ -124,9 +124,11 @@ async def _until_signal(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _end_at_once() -> None:
-    out.print("Stopped at once: requests that were being answered are cut off.")
-    sys.stdout.flush()
-    os._exit(130)
+    try:
+        out.print("Stopped at once: requests that were being answered are cut off.")
+        sys.stdout.flush()
+    finally:  # also where the terminal is gone, or the disk with the log is full
+        os._exit(130)
 
 
 def _announce(server: RunningServer) -> None:

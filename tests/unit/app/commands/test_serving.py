@@ -1,5 +1,6 @@
 """What `sagehen up` says when it is ready."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,3 +35,12 @@ def test_the_secret_is_printed_to_a_terminal_only(
     assert ("very-secret" in said) == is_terminal
     assert "AWS_ENDPOINT_URL=http://127.0.0.1:9000" in said
     assert f'eval "$(sagehen env --home {server.home.path})"' in said
+
+
+def test_the_second_signal_ends_a_server_whose_terminal_is_gone() -> None:
+    with open("/dev/full", "w") as full:
+        program = "from sagehen.app.commands import serving; serving._end_at_once()"
+        ended = subprocess.run(
+            [sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (130, b"")
