@@ -68,6 +68,15 @@ def verify_old_link(head: RequestHead, secrets: Mapping[str, str], now: float) -
             "anyone could have added it. Sign with signature_version='s3v4'.",
             403,
         )
+    for name in parameters.keys() & _signed_parameters():
+        _, *others = parameters[name].split("&")
+        if _signed_parameters() & {other.partition("=")[0] for other in others}:
+            raise AwsError(
+                "AccessDenied",
+                f"The parameter {name} of this link has the text of another parameter in it, which "
+                "signature version 2 cannot tell apart. Sign with signature_version='s3v4'.",
+                403,
+            )
     return access_key
 
 

@@ -71,6 +71,16 @@ def test_line_break_in_a_header_hides_no_other_header() -> None:
     assert refusal(f"{url}?{urlencode(merged)}")[0] == "SignatureDoesNotMatch"
 
 
+def test_parameter_hides_no_other_parameter() -> None:
+    """Else a link for a part of an upload would also write the object."""
+    url = link("?partNumber=1&uploadId=x")
+    assert verify(url) == KEY
+    merged = url.replace("partNumber=1&uploadId=x", "partNumber=1%26uploadId%3Dx")
+    code, message = refusal(merged)
+    assert (code, message[:24]) == ("AccessDenied", "The parameter partNumber")
+    assert verify(link("?response-content-disposition=attachment%3B%20filename%3Da%26b")) == KEY
+
+
 def test_a_parameter_that_selects_another_operation_must_be_signed() -> None:
     code, message = refusal(f"{link()}&attributes")
     assert code == "AccessDenied"
