@@ -82,6 +82,8 @@ def _lack_of_room(url: str, home: Home, node_id: str, instances: int) -> str:
         answer = call_server(url, home, "cluster", timeout_seconds=LONGEST_AWAY_SECONDS)
     except SagehenError:
         return ""
+    if answer.get("may_grow"):
+        return ""
     stuck = [node.get("without_room", 0) for node in answer["nodes"] if node["id"] == node_id]
     reasons = [each["reason"] for each in answer["waiting"]]
     return reasons[0] if reasons and sum(stuck) >= instances else ""

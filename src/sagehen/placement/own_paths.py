@@ -41,6 +41,8 @@ class NodePaths:
         """`connect` makes the client of a node's agent, for a control that does not lead."""
         self.is_leaving = False
         """this control's own server stops"""
+        self.may_grow = False
+        """nodes may be added for what has no room, as by Ray's autoscaler"""
         self._own_left = False
         """as its row said when it was read last"""
         self._own_node_id = own_node_id
@@ -74,6 +76,7 @@ class NodePaths:
             "waiting": self._fleet.waiting,
             "problems": list(self._fleet.other_problems()),
             "of_leader": bool(watched),
+            "may_grow": self.may_grow,
         }
 
     async def _look_at(self, records: list[NodeRecord]) -> "list[_View | None]":

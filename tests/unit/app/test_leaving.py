@@ -107,10 +107,16 @@ async def test_without_time_nobody_is_asked(server: Server) -> None:
     assert server.asked == []
 
 
-@pytest.mark.parametrize(("stuck", "waits"), [(2, False), (1, True)])
-async def test_it_waits_only_for_what_can_move(server: Server, stuck: int, waits: bool) -> None:
+@pytest.mark.parametrize(
+    ("stuck", "may_grow", "waits"), [(2, False, False), (1, False, True), (2, True, True)]
+)
+async def test_it_waits_only_for_what_can_move(
+    server: Server, stuck: int, may_grow: bool, waits: bool
+) -> None:
+    """Ray's autoscaler may add a node for what has no room."""
     nodes = [{"id": "n1", "without_room": stuck}, {"id": "n2", "without_room": 0}]
-    server.cluster = {"nodes": nodes, "waiting": [{"id": "i", "reason": "it needs 2 vCPUs"}]}
+    waiting = [{"id": "i", "reason": "it needs 2 vCPUs"}]
+    server.cluster = {"nodes": nodes, "waiting": waiting, "may_grow": may_grow}
     *_, report = await leave(server, left(2), seconds=30.0)
     assert ("After 30 s" in report) == waits
     assert (report == NO_ROOM) != waits

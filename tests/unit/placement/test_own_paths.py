@@ -138,12 +138,12 @@ def fleet_of(*node_ids, refusal=""):
 async def test_the_leader_says_what_waits_and_which_node_is_of_another_version(
     leaving, refusal, state
 ):
-    leaving.paths._fleet = fleet_of("own", refusal=refusal)
+    leaving.paths._fleet, leaving.paths.may_grow = fleet_of("own", refusal=refusal), True
     shown = await leaving.paths.status(OwnPathRequest("GET", {}, {}, b""))
     assert [node["state"] for node in shown["nodes"]] == [state]
     assert shown["waiting"] == [{"id": "i-9", "reason": "no room"}]
     assert shown["problems"] == ["Ray cannot be used."]
-    assert shown["of_leader"]
+    assert (shown["of_leader"], shown["may_grow"]) == (True, True)
     (node,) = shown["nodes"]
     assert (node["leader"], node["without_room"]) == (True, 1)
     assert node["capacity"] == {"cpus": 64, "memory_gib": 256, "gpus": 0}

@@ -94,6 +94,7 @@ class ClusterParts:
         )
         node_id = self._addresses.node_id
         self.paths = NodePaths(database, self.fleet, self._client_in_epoch, node_id)
+        self.paths.may_grow = self._ray is not None
         self._loop.on_own = self.paths.follow_own
         self.logs = ClusterLogs(database, lambda: self.fleet.nodes, self._client_in_epoch)
         self.paths.routes += self.logs.routes
