@@ -32,30 +32,39 @@ def read_rules(rules: Mapping[str, Any], dialect: Dialect, flat: str | None = No
 
 
 def _read(rules: Mapping[str, Any], dialect: Dialect, flat: str | None) -> "_All":
+    overridden: list[tuple[str, Any]] = []
     if _is_or("$or", rules.get("$or")):
-        rules, counted_out = _settled(rules)
-        for key, rule in counted_out:
-            _rule(key, rule, dialect, flat)  # Overridden rules must be valid, too.
+        rules, overridden = _settled(rules)
     if flat is None:
-        rules = _nested(rules)
+        rules = _nested(rules, overridden)
+    for key, rule in overridden:
+        _rule(key, rule, dialect, flat)  # Overridden rules must be valid, too.
     read = {key: _rule(key, rule, dialect, flat) for key, rule in rules.items()}
     return _All(tuple(read[key] for key in sorted(read)))
 
 
-def _nested(rules: Mapping[str, Any]) -> dict[str, Any]:
-    """Turns keys with dots into levels, and merges levels of the same name."""
+def _nested(rules: Mapping[str, Any], overridden: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Turns keys with dots into levels, and merges levels of the same name. Of two rules for a key
+    the later wins; the other is added to `overridden`."""
     nested: dict[str, Any] = {}
     for key, rule in rules.items():
         name, dot, rest = key.partition(".")
-        nested[name] = _merged(nested.get(name), {rest: rule} if dot else rule)
+        _merge(nested, {name: {rest: rule} if dot else rule}, overridden)
     return nested
 
 
-def _merged(above: Any, below: Any) -> Any:
-    """Merges the levels of two objects; else the later rule wins."""
-    if not (isinstance(above, dict) and isinstance(below, dict)):
-        return below
-    return {**above, **{key: _merged(above.get(key), rule) for key, rule in below.items()}}
+def _merge(
+    into: dict[str, Any], rules: Mapping[str, Any], overridden: list[tuple[str, Any]]
+) -> None:
+    for key, rule in rules.items():
+        earlier = into.get(key)
+        if isinstance(earlier, dict) and isinstance(rule, dict):
+            into[key] = dict(earlier)
+            _merge(into[key], rule, overridden)
+            continue
+        if key in into:
+            overridden.append((key, earlier))
+        into[key] = rule
 
 
 def _settled(rules: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[tuple[str, Any]]]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sagehen.base.errors import Invalid
-from sagehen.services.messaging.filters.policy import ATTRIBUTES, BODY, read_policy
+from sagehen.services.messaging.filters.policy import ATTRIBUTES, BODY, read_pattern, read_policy
 from sagehen.services.messaging.message_attributes import MessageAttribute
 
 
@@ -204,6 +204,21 @@ def test_levels_by_dots_count_as_nested_ones() -> None:
     read_policy(dotted, ATTRIBUTES)  # names of attributes may have dots
     with pytest.raises(Invalid, match="too complex"):
         read_policy(json.dumps({"a." * 250 + "a": ["x"]}), BODY)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"a.b": 1, "a": ["x"]},
+        {"a.b": None, "a": {"b": ["x"]}},
+        {"a": {"b": {"c": 1}}, "a.b": ["x"]},
+        {"a": {"b": {"c": 1}}, "a.b.c": ["x"]},
+    ],
+)
+def test_overridden_rules_must_be_valid(policy: dict[str, Any]) -> None:
+    for read in (read_pattern, lambda text: read_policy(text, BODY)):
+        with pytest.raises(Invalid, match="must be an object or an array"):
+            read(json.dumps(policy))
 
 
 @pytest.mark.parametrize("scope", [ATTRIBUTES, BODY])
