@@ -44,6 +44,7 @@ OUTSIDE = f"{NETWORK}.254"
 BRIDGE = "machines"
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 SAGEHEN = str(Path(sys.executable).with_name("sagehen"))
+CHECKOUT = Path(__file__).parents[2]
 HOME = "/mnt/home"
 SECONDS = 120
 
@@ -51,7 +52,11 @@ BOOT = """
 set -e
 hostname "$2"
 mount --bind "$1" /mnt
+mkdir -p /mnt/checkout
+mount --bind "$3" /mnt/checkout  # which may lie below one of the folders that are hidden now
 for folder in /tmp /dev/shm /run /var/tmp; do mount -t tmpfs machine "$folder"; done
+mkdir -p "$3"
+mount --move /mnt/checkout "$3"
 if mountpoint -q /sys/fs/cgroup; then umount -R /sys/fs/cgroup; fi
 printf '127.0.0.1 localhost\\n127.0.1.1 %s\\n' "$2" > /mnt/hosts
 mount --bind /mnt/hosts /etc/hosts
@@ -117,7 +122,7 @@ class Machine:
 
     def boot(self) -> None:
         command = ["unshare", *NAMESPACES, "--fork", "--mount-proc", "--kill-child"]
-        script = ["sh", "-c", BOOT, "init", str(self.disk), self.name]
+        script = ["sh", "-c", BOOT, "init", str(self.disk), self.name, str(CHECKOUT)]
         with (self.disk / "boot.log").open("w") as errors:
             self._init = subprocess.Popen(
                 [*command, *script],
