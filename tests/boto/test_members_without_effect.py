@@ -47,6 +47,7 @@ REQUESTS: dict[str, dict[str, dict[str, Any]]] = {
         "DeleteObject": OBJECT | {"Key": "none"},
         "CopyObject": {"Bucket": BUCKET, "Key": "copy", "CopySource": f"{BUCKET}/{KEY}"},
         "ListObjectVersions": {"Bucket": BUCKET, "KeyMarker": "a"},
+        "PutPublicAccessBlock": {"Bucket": BUCKET, "PublicAccessBlockConfiguration": {}},
     },
 }
 """requests that succeed"""

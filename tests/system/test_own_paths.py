@@ -16,6 +16,7 @@ from sagehen.services.sagemaker.training.own_paths import JobPaths
 from sagehen.services.stacks.own_paths import stack_routes
 from support.cli import run_command
 from support.plain_http import ask
+from support.server import eventually
 
 EVIL = {"Host": "evil.com:9000"}
 
@@ -107,7 +108,10 @@ def opened(make_server):
 
 
 def test_one_whom_others_reach_says_so(opened):
-    said = " ".join((opened.home.parent / "up.log").read_text().split())
+    log = opened.home.parent / "up.log"
+    # The server answers before the command has printed all.
+    eventually(lambda: "links in notifications" in " ".join(log.read_text().split()))
+    said = " ".join(log.read_text().split())
     others = reachable_urls("0.0.0.0", opened.port)
     assert f"Other machines reach this server at {', '.join(others)}." in said
     assert "WARNING: It speaks plain HTTP" in said
