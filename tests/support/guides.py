@@ -79,8 +79,12 @@ class Reader:
         self.home = Path(self._folder.name)
         self._environment = clean_environment() | ONE_GATEWAY
         self._environment |= {"HOME": str(self.home), "SAGEHEN_PORT": "0"}
-        bin_folder = Path(sys.executable).parent
-        self._environment["PATH"] = f"{bin_folder}:{self._environment['PATH']}"
+        own, tools = self.home / "bin", Path(sys.executable).parent
+        own.mkdir()
+        # The one that pip installs does not start where the environment's path has a space.
+        (own / "aws").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m awscli "$@"\n')
+        (own / "aws").chmod(0o700)
+        self._environment["PATH"] = f"{own}:{tools}:{self._environment['PATH']}"
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._port = str(listener.getsockname()[1])
             """instead of 9100, which something else may have"""

@@ -17,14 +17,17 @@ from io import StringIO
 
 MOST = ("s3", "sagemaker", "sagemaker-runtime")
 """The services whose models forks are given."""
-SHIM = """#!{python} -IS
+SHIM = """#!/bin/sh
+'''exec' "{python}" -IS "$0" "$@"
+' '''
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as told:
     told.connect({address!r})
     socket.send_fds(told, [json.dumps([os.getcwd(), sys.argv[1:]]).encode()], [0, 1, 2])
     sys.exit(told.recv(1)[0])
 """
-"""What stands for the `aws` command. Its environment is that of the process that it asks."""
+"""What stands for the `aws` command, in a shell's way, as no first line of a script may name an
+interpreter below a folder with a space. Its environment is that of the process that it asks."""
 
 
 def main() -> None:
