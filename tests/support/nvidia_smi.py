@@ -11,7 +11,9 @@ from sagehen.agent.launchers.orphans import Orphans
 
 A10G = "NVIDIA A10G"
 
-_TOOL = """#!{python} -ISs
+_TOOL = """#!/bin/sh
+'''exec' "{python}" -ISs "$0" "$@"
+' '''
 import json, sys
 gpus = json.loads(open({data!r}).read())
 if "-L" in sys.argv:

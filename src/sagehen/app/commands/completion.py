@@ -3,10 +3,10 @@
 Where no server answers, nothing is completed: an error would be printed into the line.
 """
 
-import signal
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any
 
 import typer
 
@@ -15,10 +15,6 @@ __all__ = ["complete_endpoints", "complete_names", "complete_training", "complet
 TIMEOUT_SECONDS = 3.0
 """for the whole list, however slowly a server sends it"""
 _LONGEST_LIST = 100
-
-
-class _GaveUp(BaseException):
-    """The time is over. botocore would try again after a TimeoutError."""
 
 
 def complete_endpoints(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -42,24 +38,20 @@ def _found(
     names: Callable[[dict[str, Any], str], Iterator[str]], ctx: typer.Context, incomplete: str
 ) -> list[str]:
     options = {name: _option(ctx, name) for name in ("home", "config")}
-    with suppress(Exception, _GaveUp), _bounded():
-        return [name for name in names(options, incomplete) if name.startswith(incomplete)]
-    return []
+    found: list[str] = []
 
+    def look() -> None:
+        with suppress(Exception):
+            found.extend(
+                [name for name in names(options, incomplete) if name.startswith(incomplete)]
+            )
 
-@contextmanager
-def _bounded() -> Iterator[None]:
-    """Raises _GaveUp in the block after TIMEOUT_SECONDS."""
-
-    def give_up(*_: object) -> NoReturn:
-        raise _GaveUp
-
-    signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, TIMEOUT_SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    # A thread that the process does not wait for: nothing else ends a call that a server answers
+    # byte by byte, and botocore tries again after a time-out.
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(TIMEOUT_SECONDS)
+    return list(found)
 
 
 def _option(ctx: typer.Context, name: str) -> Any:

@@ -63,8 +63,8 @@ def test_it_is_made_once_and_sees_the_servers_own_packages(
         leases = list(pool.map(lambda each: each.acquire(file), environments))
     assert caplog.text.count("Installing: The requirements in code/requirements.txt") == 1
     (python,) = {lease.python for lease in leases}
-    code = "import shade, numpy, sagehen; print(shade.VERSION, numpy.__file__)"
-    version, numpy_at = said_by(python, code).split()
+    code = "import shade, numpy, sagehen; print(shade.VERSION, numpy.__file__, sep='\\n')"
+    version, numpy_at = said_by(python, code).splitlines()
     assert version == "2.0"
     assert numpy_at.startswith(sys.prefix)
     for lease in leases:

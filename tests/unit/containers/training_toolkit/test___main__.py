@@ -55,9 +55,9 @@ def test_a_shell_script_needs_no_mode_and_no_first_line(job, shebang):
 
 
 def test_any_other_program_is_executed(job):
-    job.script("program", f"#!{sys.executable}\nimport sys; print(sys.argv[1:])\n")
+    job.script("program", '#!/bin/sh\necho "$@"\n')
     job.parameters["a"] = "1"
-    assert job.run()[:2] == (0, "['-a', '1']\n")
+    assert job.run()[:2] == (0, "-a 1\n")
 
 
 def test_a_failure_is_told_and_the_status_passed_on(job):
