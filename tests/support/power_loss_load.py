@@ -66,7 +66,7 @@ class Ledger:
 
 
 class Load:
-    """Threads that write until they are told to end; each request is of one thread's own names."""
+    """Threads that write until they are stopped; each request is of one thread's own names."""
 
     def __init__(self, deployer: Deployer, ledger: Ledger) -> None:
         self.ledger, self.deployer = ledger, deployer
@@ -96,7 +96,7 @@ class Load:
         self.until = time.monotonic() + LOAD_SECONDS
 
     def _subscribe(self) -> tuple[str, str]:
-        queue = self.sqs.create_queue(QueueName="told")["QueueUrl"]
+        queue = self.sqs.create_queue(QueueName="notices")["QueueUrl"]
         arn = self.sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])
         self.deletes = self.sqs.create_queue(QueueName="deletes")["QueueUrl"]
         topic = self.sns.create_topic(Name="news")["TopicArn"]
